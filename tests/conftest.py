@@ -1,0 +1,25 @@
+"""Options and fixtures of the whole suite."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--soak N`: how many times as many random states the crash tests try."""
+    parser.addoption(
+        "--soak",
+        type=int,
+        nargs="?",
+        const=20,
+        default=1,
+        metavar="N",
+        help="multiply the random states of the crash tests by N (20 when no number is given); "
+        "raise --timeout with it",
+    )
+
+
+@pytest.fixture(scope="session")
+def soak(request: pytest.FixtureRequest) -> int:
+    """By how much this run multiplies the states of a randomised test; 1 in the default suite."""
+    return int(request.config.getoption("soak"))
