@@ -1,0 +1,1 @@
+"""The broker: one process that keeps logs and serves them."""

@@ -1,0 +1,1 @@
+"""Durable logs: segments, indexes, recovery, group commit; written once for all the broker keeps."""
