@@ -1,0 +1,45 @@
+"""The numbers of all requests, those of later versions included: a number is never used twice."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Api(IntEnum):
+    """What a frame asks for. Zero is never valid, so an unwritten header cannot be mistaken for a request."""
+
+    HELLO = 1
+    METADATA = 2
+    CREATE_TOPIC = 3
+    ALTER_TOPIC = 4
+    DELETE_TOPIC = 5
+    INIT_PRODUCER = 6
+    PRODUCE = 7
+    FETCH = 8
+    LIST_OFFSETS = 9
+    CANCEL = 10
+    GET = 11
+    STATS = 12
+    REOPEN_TOPIC = 13
+    PING = 14
+    # Assigned from the start, refused with UNSUPPORTED until they act.
+    OUTCOME = 20
+    CLOCK = 21
+    JOIN_GROUP = 30
+    HEARTBEAT = 31
+    LEAVE_GROUP = 32
+    COMMIT_OFFSETS = 33
+    FETCH_OFFSETS = 34
+    CREATE_GROUP = 35
+    ALTER_GROUP = 36
+    RESET_GROUP = 37
+    DELETE_GROUP = 38
+    DESCRIBE_GROUP = 39
+    ACQUIRE = 40
+    SETTLE = 41
+    COMMIT_SINK = 50
+    ABORT_SINK = 51
+    INITIAL_POSITION = 52
+    SCHEDULE = 60
+    DEAD_LETTER = 61
+    TRACE = 62

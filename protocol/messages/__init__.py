@@ -1,0 +1,170 @@
+"""The control structs of all requests and replies, and which belongs to which api.
+
+Structs are MessagePack arrays: they evolve by adding trailing fields with defaults, so that an older peer ignores
+what it does not know and a newer one fills in what was not sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from ..api import Api
+from ..errors import InvalidRequestError, ProtocolError, TidelogError, UnsupportedError, error_from_wire
+from .base import ErrorInfo, Message
+from .fetch import Cancel, CancelReply, Fetch, FetchPosition, FetchReply, FetchResult
+from .hello import BrokerLimits, Hello, HelloReply, Ping, PingReply
+from .lookup import (
+    Get,
+    GetReply,
+    ListOffsets,
+    ListOffsetsReply,
+    OffsetAnswer,
+    OffsetKind,
+    OffsetQuery,
+    Stats,
+    StatsReply,
+)
+from .produce import BatchResult, InitProducer, InitProducerReply, Produce, ProduceReply
+from .topics import (
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    DeleteTopicReply,
+    Metadata,
+    MetadataReply,
+    PartitionInfo,
+    ReopenTopic,
+    ReopenTopicReply,
+    TopicError,
+    TopicInfo,
+    TopicReply,
+)
+
+__all__ = [
+    "AlterTopic",
+    "BatchResult",
+    "BrokerLimits",
+    "Cancel",
+    "CancelReply",
+    "CreateTopic",
+    "DeleteTopic",
+    "DeleteTopicReply",
+    "ErrorInfo",
+    "Exchange",
+    "Fetch",
+    "FetchPosition",
+    "FetchReply",
+    "FetchResult",
+    "Get",
+    "GetReply",
+    "Hello",
+    "HelloReply",
+    "InitProducer",
+    "InitProducerReply",
+    "ListOffsets",
+    "ListOffsetsReply",
+    "Message",
+    "Metadata",
+    "MetadataReply",
+    "OffsetAnswer",
+    "OffsetKind",
+    "OffsetQuery",
+    "PartitionInfo",
+    "Ping",
+    "PingReply",
+    "Produce",
+    "ProduceReply",
+    "ReopenTopic",
+    "ReopenTopicReply",
+    "Stats",
+    "StatsReply",
+    "TopicError",
+    "TopicInfo",
+    "TopicReply",
+    "api_of",
+    "decode_error",
+    "decode_reply",
+    "decode_request",
+    "encode",
+    "encode_error",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The request and the reply of one api."""
+
+    request: type[Message]
+    reply: type[Message]
+
+
+EXCHANGES: dict[Api, Exchange] = {
+    Api.HELLO: Exchange(Hello, HelloReply),
+    Api.METADATA: Exchange(Metadata, MetadataReply),
+    Api.CREATE_TOPIC: Exchange(CreateTopic, TopicReply),
+    Api.ALTER_TOPIC: Exchange(AlterTopic, TopicReply),
+    Api.DELETE_TOPIC: Exchange(DeleteTopic, DeleteTopicReply),
+    Api.REOPEN_TOPIC: Exchange(ReopenTopic, ReopenTopicReply),
+    Api.INIT_PRODUCER: Exchange(InitProducer, InitProducerReply),
+    Api.PRODUCE: Exchange(Produce, ProduceReply),
+    Api.FETCH: Exchange(Fetch, FetchReply),
+    Api.LIST_OFFSETS: Exchange(ListOffsets, ListOffsetsReply),
+    Api.CANCEL: Exchange(Cancel, CancelReply),
+    Api.GET: Exchange(Get, GetReply),
+    Api.STATS: Exchange(Stats, StatsReply),
+    Api.PING: Exchange(Ping, PingReply),
+}
+"""What this version acts on; the other numbers of `Api` are refused with UNSUPPORTED."""
+
+_encoder = msgspec.msgpack.Encoder()
+_requests = {api: msgspec.msgpack.Decoder(exchange.request) for api, exchange in EXCHANGES.items()}
+_replies = {api: msgspec.msgpack.Decoder(exchange.reply) for api, exchange in EXCHANGES.items()}
+_error_decoder = msgspec.msgpack.Decoder(ErrorInfo)
+_api_of = {exchange.request: api for api, exchange in EXCHANGES.items()}
+
+
+def api_of(request: Message) -> Api:
+    """Return the api that a request struct belongs to."""
+    return _api_of[type(request)]
+
+
+def encode(message: Message | ErrorInfo) -> bytes:
+    """Return the MessagePack bytes of a control struct."""
+    return _encoder.encode(message)
+
+
+def encode_error(error: TidelogError) -> bytes:
+    """Return the control bytes that carry an error."""
+    return _encoder.encode(ErrorInfo.of(error))
+
+
+def decode_request(api: int, control: memoryview) -> Message:
+    """Read a request. Raises UnsupportedError for an api that does not act yet, InvalidRequestError for bad fields."""
+    decoder = _requests.get(api)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    if decoder is None:
+        known = api in set(Api)
+        what = f"{Api(api).name} is of a later version" if known else f"no api has the number {api}"
+        raise UnsupportedError(f"expected an api of this version, found {api}: {what}", api=api)
+    try:
+        return decoder.decode(control)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise InvalidRequestError(f"{Api(api).name}: the control struct does not decode: {error}") from None
+
+
+def decode_reply(api: int, control: memoryview) -> Message:
+    """Read a reply. Raises ProtocolError when the broker's bytes are not that struct."""
+    try:
+        return _replies[Api(api)].decode(control)
+    except (KeyError, ValueError, msgspec.DecodeError) as error:
+        raise ProtocolError(f"expected a reply to api {api}, found bytes that do not decode: {error}") from None
+
+
+def decode_error(control: memoryview) -> TidelogError:
+    """Read an error reply as its typed error. Raises ProtocolError when it is none."""
+    try:
+        info = _error_decoder.decode(control)
+    except (ValueError, msgspec.DecodeError) as error:
+        raise ProtocolError(f"expected an error struct, found bytes that do not decode: {error}") from None
+    return error_from_wire(info.number, info.message, info.details)

@@ -1,0 +1,112 @@
+"""Topics: what exists and where, and its administration. Names are full names (`namespace/name`)."""
+
+from __future__ import annotations
+
+from ..topic_settings import SettingValue
+from .base import ErrorInfo, Message, Name, PartitionIndex, TopicId
+
+
+class Metadata(Message):
+    """Asks for topics by name, by id, or for all (`names` None and no `ids`).
+
+    `auto_create` makes unknown names, where the broker allows it; only producing sets it. `details` asks for offsets
+    and sizes of every partition too.
+    """
+
+    names: list[Name] | None = None
+    ids: list[TopicId] = []
+    auto_create: bool = False
+    details: bool = False
+
+
+class PartitionInfo(Message):
+    """One partition. `end_offset` is what consumers may see; the fields after it are filled when asked for details."""
+
+    index: PartitionIndex
+    leader: str
+    epoch: int
+    start_offset: int = 0
+    end_offset: int = 0
+    written_offset: int = 0
+    synced_offset: int = 0
+    bytes: int = 0
+    segments: int = 0
+    fenced: bool = False
+    damaged: list[tuple[int, int]] = []
+
+
+class TopicInfo(Message):
+    """One topic. `count` is how often its name was made (1 first); `settings` are in force, `given` those stored."""
+
+    name: str
+    id: int
+    count: int
+    created_us: int
+    partitions: list[PartitionInfo]
+    settings: dict[str, SettingValue]
+    given: list[str] = []
+
+
+class TopicError(Message):
+    """Why one topic asked for is not in the reply."""
+
+    name: str
+    id: int
+    error: ErrorInfo
+
+
+class MetadataReply(Message):
+    """`version` rises with every change of any topic; every data reply carries it too."""
+
+    version: int
+    topics: list[TopicInfo]
+    errors: list[TopicError] = []
+
+
+class CreateTopic(Message):
+    """`partitions` None takes the broker's default. With `exist_ok` an existing topic is answered as it is."""
+
+    name: Name
+    partitions: int | None = None
+    settings: dict[str, SettingValue] = {}
+    exist_ok: bool = False
+
+
+class AlterTopic(Message):
+    """Changes settings and raises the number of partitions; keys in `reset` follow the broker's default again."""
+
+    name: Name
+    partitions: int | None = None
+    settings: dict[str, SettingValue] = {}
+    reset: list[str] = []
+
+
+class TopicReply(Message):
+    """The topic as it is now."""
+
+    topic: TopicInfo
+    created: bool = False
+
+
+class DeleteTopic(Message):
+    """Deletes a topic and all its records, finally."""
+
+    name: Name
+
+
+class DeleteTopicReply(Message):
+    """The id that is gone; it is never used again."""
+
+    topic_id: TopicId
+
+
+class ReopenTopic(Message):
+    """Reopens the fenced logs of a topic after their disk was repaired."""
+
+    name: Name
+
+
+class ReopenTopicReply(Message):
+    """The partitions that were fenced and take writes again."""
+
+    partitions: list[PartitionIndex]

@@ -1,0 +1,90 @@
+"""What can be set per topic. A setting is stored only where given; otherwise it follows the broker's default.
+
+On the wire and in `meta` settings are a map from key to a plain value (durations in microseconds, sizes in bytes,
+None for "no limit"); people write them as text, which `parse_setting` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .durability import Durability
+from .errors import InvalidTopicError
+from .limits import KIB, MAX_MESSAGE_BYTES, MIB
+from .quantities import format_duration, format_size, parse_duration_us, parse_size
+
+SettingValue = int | str | None
+Settings = Mapping[str, SettingValue]
+
+DURATION_KEYS = frozenset({"retention", "segment_age"})
+SIZE_KEYS = frozenset({"retention_bytes", "segment_bytes", "max_message_bytes"})
+OPTIONAL_KEYS = frozenset({"retention", "retention_bytes", "segment_age"})
+"""Keys that may be `none`: keep for ever, keep any amount, roll by size alone (or a quarter of the retention)."""
+KEYS = DURATION_KEYS | SIZE_KEYS | {"durability"}
+
+MIN_RETENTION_US = 1_000_000
+MIN_SEGMENT_BYTES = 64 * KIB
+MAX_SEGMENT_BYTES = 1024 * MIB
+MIN_SEGMENT_AGE_US = 1_000_000
+NO_VALUE = ("none", "null", "")
+
+
+def parse_setting(key: str, text: str) -> SettingValue:
+    """Read `retention=7d` and its like. Raises InvalidTopicError that names the key and the form."""
+    if key not in KEYS:
+        raise InvalidTopicError(f"expected a topic setting ({', '.join(sorted(KEYS))}), found {key!r}", key=key)
+    if key in OPTIONAL_KEYS and text.strip().lower() in NO_VALUE:
+        return None
+    try:
+        value: SettingValue = text.strip()
+        if key in DURATION_KEYS:
+            value = parse_duration_us(text)
+        elif key in SIZE_KEYS:
+            value = parse_size(text)
+    except ValueError as error:
+        raise InvalidTopicError(f"{key}: {error}", key=key) from None
+    check_settings({key: value})
+    return value
+
+
+def format_setting(key: str, value: SettingValue) -> str:
+    """Return a setting as `parse_setting` reads it."""
+    if value is None:
+        return "none"
+    if isinstance(value, str):
+        return value
+    return format_duration(value) if key in DURATION_KEYS else format_size(value)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise InvalidTopicError unless every key is known and every value has its type and range."""
+    for key, value in settings.items():
+        if key not in KEYS:
+            raise InvalidTopicError(f"expected a topic setting ({', '.join(sorted(KEYS))}), found {key!r}", key=key)
+        if value is None:
+            if key not in OPTIONAL_KEYS:
+                raise InvalidTopicError(f"{key}: expected a value, found none", key=key)
+        elif key == "durability":
+            _check_durability(value)
+        else:
+            _check_range(key, value)
+
+
+def _check_durability(value: int | str) -> None:
+    try:
+        Durability.from_word(str(value))
+    except ValueError as error:
+        raise InvalidTopicError(f"durability: {error}", key="durability") from None
+
+
+def _check_range(key: str, value: int | str) -> None:
+    low, high = {
+        "retention": (MIN_RETENTION_US, 1 << 62),
+        "segment_age": (MIN_SEGMENT_AGE_US, 1 << 62),
+        "retention_bytes": (0, 1 << 62),
+        "segment_bytes": (MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES),
+        "max_message_bytes": (1, MAX_MESSAGE_BYTES),
+    }[key]
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        shown = format_duration if key in DURATION_KEYS else format_size
+        raise InvalidTopicError(f"{key}: expected {shown(low)} to {shown(high)}, found {value!r}", key=key)

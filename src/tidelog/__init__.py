@@ -1,0 +1,1 @@
+"""A partitioned log broker that keeps time."""
