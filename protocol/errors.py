@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-Detail = str | int | float | bool | None | list["Detail"]
+Detail = str | int | float | bool | None
 """What may stand in `TidelogError.details`: plain data that MessagePack carries unchanged."""
 
 
