@@ -201,9 +201,7 @@ Rule = Callable[[History], Iterator[Violation]]
 
 def nothing_lost(history: History) -> Iterator[Violation]:
     """What was acknowledged or shown is at its offset after every fault that its durability survives."""
-    stored = {
-        (name, read.offset): origin_of(read.value) for name, reads in history.final.items() for read in reads
-    }
+    stored = {(name, read.offset): origin_of(read.value) for name, reads in history.final.items() for read in reads}
     starts = {event.partition: event.start for event in history.events if isinstance(event, Bounds)}
     for partition, offset, wanted, how in _promised(history):
         found = stored.get((partition, offset))
@@ -258,9 +256,7 @@ def offsets_dense(history: History) -> Iterator[Violation]:
     for bounds in {e.partition: e for e in history.events if isinstance(e, Bounds)}.values():
         found = [read.offset for read in history.final.get(bounds.partition, [])]
         if found != list(range(bounds.start, bounds.end)):
-            gap = next(
-                (f"{a} then {b}" for a, b in pairwise(found) if b != a + 1), f"{found[:1]}..{found[-1:]}"
-            )
+            gap = next((f"{a} then {b}" for a, b in pairwise(found) if b != a + 1), f"{found[:1]}..{found[-1:]}")
             said = f"{bounds.partition} holds [{bounds.start}, {bounds.end})"
             yield Violation("offsets_dense", f"{said}, {len(found)} were read: {gap}")
 
