@@ -192,7 +192,8 @@ class ClientConnection:
 
     def __init__(self, address: str, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self.address = address
-        self.buffer = FrameBuffer(max_frame_bytes)
+        self._max_frame_bytes = max_frame_bytes
+        self.buffer = FrameBuffer(MAX_UNAUTHENTICATED_BYTES)
         self.state = State.AWAIT_HELLO
         self._waiting: dict[int, Api] = {}
         self._last_id = 0
@@ -239,6 +240,7 @@ class ClientConnection:
         message = decode_reply(api, frame.control)
         if api == Api.HELLO:
             self.state = State.READY
+            self.buffer.max_frame_bytes = self._max_frame_bytes
         return Reply(frame.correlation_id, message, None, frame.bulk)
 
     def _check(self, frame: Frame) -> TidelogError | None:

@@ -14,7 +14,7 @@ PartitionIndex = Annotated[int, msgspec.Meta(ge=0, lt=1 << 30)]
 TopicId = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 ByteCount = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 DurationUs = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-TimeUs = Annotated[int, msgspec.Meta(ge=-(1 << 63), lt=1 << 63)]
+TimeUs = Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
 Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_BYTES)]
 
 

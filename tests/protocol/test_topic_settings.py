@@ -1,0 +1,60 @@
+"""Topic settings: reading, showing and refusing them."""
+
+import pytest
+
+from tidelog.protocol.errors import InvalidTopicError
+from tidelog.protocol.topic_settings import KEYS, check_settings, format_setting, parse_setting
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("retention", "7d", 604_800_000_000),
+        ("retention", "none", None),
+        ("retention_bytes", "10GiB", 10_737_418_240),
+        ("segment_bytes", "64MiB", 67_108_864),
+        ("segment_age", "1h", 3_600_000_000),
+        ("max_message_bytes", "1KiB", 1024),
+        ("durability", "written", "written"),
+    ],
+)
+def test_settings_read_and_show_the_same_text(key: str, text: str, value: object):
+    """Each setting reads its documented form and shows it again."""
+    assert parse_setting(key, text) == value
+    assert parse_setting(key, format_setting(key, parse_setting(key, text))) == value
+
+
+def test_every_key_is_exercised_above():
+    """A new key needs its line in the table."""
+    assert {"retention", "retention_bytes", "segment_bytes", "segment_age", "max_message_bytes", "durability"} == KEYS
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("retention", "7", "retention: expected a duration"),
+        ("retention", "1ms", "retention: expected 1s to"),
+        ("segment_bytes", "1KiB", "segment_bytes: expected 64KiB to 1GiB, found 1024"),
+        ("segment_bytes", "none", "segment_bytes: expected a size"),
+        ("durability", "fsync", "durability: expected received, written or synced, found 'fsync'"),
+        ("max_message_bytes", "17MiB", "max_message_bytes: expected 1B to 16MiB"),
+        ("retension", "7d", "expected a topic setting"),
+    ],
+)
+def test_wrong_settings_name_the_key_and_the_rule(key: str, text: str, message: str):
+    """A wrong setting is refused with its key and what would be right."""
+    with pytest.raises(InvalidTopicError, match=message):
+        parse_setting(key, text)
+
+
+@pytest.mark.parametrize("value", [True, 1.5, "7d", -1])
+def test_wrong_types_from_the_wire_are_refused(value: object):
+    """A client that sends another type than a number of microseconds is refused."""
+    with pytest.raises(InvalidTopicError, match="retention: expected"):
+        check_settings({"retention": value})  # type: ignore[dict-item]
+
+
+def test_a_setting_that_must_have_a_value_refuses_none():
+    """Only what may be unlimited can be none."""
+    with pytest.raises(InvalidTopicError, match="durability: expected a value, found none"):
+        check_settings({"durability": None})
