@@ -86,6 +86,17 @@ class DescriptorFile:
             self._map = memoryview(mmap.mmap(self.fd, length, mmap.MAP_SHARED, mmap.PROT_READ))
         return self._map
 
+    def data_from(self, position: int) -> int:
+        """Skip holes by SEEK_DATA."""
+        try:
+            return os.lseek(self.fd, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return self.size()
+            if error.errno in _UNSUPPORTED:
+                return position
+            raise
+
     def sync(self) -> None:
         """Make the bytes durable; refuses to be called again once it failed."""
         # After a failed sync the kernel marks the pages clean: a second call would succeed and prove nothing.

@@ -42,6 +42,14 @@ class File(Protocol):
         """
         ...
 
+    def data_from(self, position: int) -> int:
+        """Return the first position from here on that may hold anything but zeros; the size when none does.
+
+        It skips what was reserved or left sparse, so that nobody reads 64 MiB of nothing. Answering `position`
+        itself is always right.
+        """
+        ...
+
     def sync(self) -> None:
         """Make the bytes durable (fdatasync). Never called again on this file after it raised."""
         ...
