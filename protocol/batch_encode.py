@@ -1,0 +1,242 @@
+"""Make a record batch from Python sequences: the producer's side of the format.
+
+Measured with 1,000 values of 100 bytes (2 cores, Python 3.11): `struct.pack` of `map(len, values)` costs
+20-30 ns a value, `numpy.fromiter` and `array` 40, `itertools.accumulate` 80; `b"".join` 10. So lengths are
+packed in one call and summed by numpy, and a Python-level step per record exists only where there are nulls
+or headers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import chain
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from .batch_header import HEADER_BYTES, Attributes, Codec, pack_header, stamp_body
+from .columns import BinaryColumn, Int32s, RoutingColumns, pack_bits
+from .compression import compress
+from .errors import BatchTooLargeError
+from .limits import MAX_RECORDS_PER_BATCH
+
+BytesLike = bytes | bytearray | memoryview
+Entries = Sequence[BytesLike | None] | BinaryColumn
+Header = tuple[str, BytesLike | None]
+Times = Sequence[int] | npt.NDArray[np.int64]
+
+MAX_COLUMN_BYTES = 2**31 - 1
+"""Offsets are i32, as in an Arrow binary array."""
+
+DEFAULT_PRIORITY = 4
+
+
+def encode_batch(
+    values: Entries,
+    *,
+    keys: Entries | None = None,
+    headers: Sequence[Sequence[Header]] | None = None,
+    timestamps_us: Times | None = None,
+    timestamp_us: int | None = None,
+    priority: int = DEFAULT_PRIORITY,
+    codec: Codec = Codec.NONE,
+    producer_id: int = 0,
+    producer_epoch: int = 0,
+    base_sequence: int = 0,
+    routing: RoutingColumns | None = None,
+    control: bool = False,
+    flags: Attributes = Attributes(0),  # noqa: B008  # an immutable int
+) -> bytearray:
+    """Return a complete batch with its body checksum set; the leader's and the local fields are zero.
+
+    `values` and `keys` hold bytes-like objects or None (null, which is not the same as empty), or are a
+    `BinaryColumn` that is taken as it is. Give either one `timestamp_us` or `timestamps_us` for each
+    record. A `codec` is left out where it does not help. `flags` are those that no column implies. What is
+    encoded is what the caller says: whether a broker accepts it from a producer is for
+    `check_from_producer`.
+
+    Raises TypeError for an entry that is not bytes-like, ValueError for columns of different lengths, and
+    BatchTooLargeError beyond what the format can hold.
+    """
+    count = _record_count(values, keys, headers, timestamps_us, may_be_empty=control)
+    lowest, highest = _time_bounds(timestamps_us, timestamp_us)
+    payload, routed = _Columns(), _Columns()
+    if count:
+        _add_routing(routed, routing or RoutingColumns(), count)
+        if timestamps_us is not None and lowest != highest:
+            payload.add_array(Attributes.TIMESTAMPS, np.asarray(timestamps_us, dtype="<i8"))
+        if keys is not None and _has_entry(keys):
+            payload.flags |= Attributes.KEYS
+            payload.add_binary(keys, Attributes.KEY_NULLS)
+        payload.add_binary(values, Attributes.VALUE_NULLS)
+        if headers is not None:
+            _add_headers(payload, headers)
+    pieces, used_codec = _payload_pieces(payload, codec)
+    batch_length = HEADER_BYTES + routed.size + sum(map(_size, pieces))
+    if batch_length > MAX_COLUMN_BYTES:
+        raise BatchTooLargeError(f"expected a batch of at most {MAX_COLUMN_BYTES} bytes, found {batch_length}")
+    head = pack_header(
+        batch_length=batch_length,
+        record_count=count,
+        attributes=used_codec | routed.flags | payload.flags | flags | (Attributes.CONTROL if control else 0),
+        priority=priority,
+        producer_epoch=producer_epoch,
+        producer_id=producer_id,
+        base_sequence=base_sequence,
+        min_timestamp_us=lowest,
+        max_timestamp_us=highest,
+        payload_length=payload.size,
+    )
+    batch = bytearray().join([head, *routed.pieces, *pieces])
+    stamp_body(batch, 0, batch_length)
+    return batch
+
+
+def _record_count(
+    values: Entries,
+    keys: Entries | None,
+    headers: Sequence[Sequence[Header]] | None,
+    timestamps_us: Times | None,
+    *,
+    may_be_empty: bool,
+) -> int:
+    count = len(values)
+    for name, column in (("keys", keys), ("headers", headers), ("timestamps_us", timestamps_us)):
+        if column is not None and len(column) != count:
+            raise ValueError(f"expected {count} {name}, one for each value, found {len(column)}")
+    if count == 0 and not may_be_empty:
+        raise ValueError("expected at least one value, found none")
+    if count > MAX_RECORDS_PER_BATCH:
+        raise BatchTooLargeError(
+            f"expected at most {MAX_RECORDS_PER_BATCH} records in a batch, found {count}",
+            limit=MAX_RECORDS_PER_BATCH,
+            found=count,
+        )
+    return count
+
+
+def _time_bounds(timestamps_us: Times | None, timestamp_us: int | None) -> tuple[int, int]:
+    if (timestamps_us is None) == (timestamp_us is None):
+        raise ValueError("expected either timestamp_us or timestamps_us")
+    if timestamp_us is not None:
+        return timestamp_us, timestamp_us
+    times = np.asarray(timestamps_us, dtype=np.int64)
+    return (int(times.min()), int(times.max())) if len(times) else (0, 0)
+
+
+def _has_entry(entries: Entries) -> bool:
+    return isinstance(entries, BinaryColumn) or any(entry is not None for entry in entries)
+
+
+def _size(piece: BytesLike) -> int:
+    return len(piece)
+
+
+def _payload_pieces(payload: _Columns, codec: Codec) -> tuple[list[BytesLike], Codec]:
+    if codec is Codec.NONE:
+        return payload.pieces, Codec.NONE
+    block = compress(codec, b"".join(payload.pieces))
+    if block is None:
+        return payload.pieces, Codec.NONE
+    return [block, bytes(-len(block) & 7)], codec
+
+
+def _add_headers(columns: _Columns, headers: Sequence[Sequence[Header]]) -> None:
+    pairs = list(chain.from_iterable(headers))
+    if not pairs:
+        return
+    columns.flags |= Attributes.HEADERS
+    columns.add_offsets(_lengths(headers), len(pairs))
+    columns.add_binary([name.encode() for name, _ in pairs], None)
+    columns.add_binary([value for _, value in pairs], Attributes.HEADER_VALUE_NULLS)
+
+
+def _add_routing(columns: _Columns, routing: RoutingColumns, count: int) -> None:
+    for flag, name, dtype in RoutingColumns.LAYOUT:
+        column = getattr(routing, name)
+        if column is None:
+            continue
+        if len(column) != count:
+            raise ValueError(f"expected {count} {name}, one for each value, found {len(column)}")
+        if dtype is None:
+            columns.flags |= flag
+            columns.add_binary(column, None)
+        else:
+            columns.add_array(flag, np.asarray(column, dtype=dtype))
+
+
+class _Columns:
+    """Collects columns as pieces of 8-byte multiples, and the flags that say which are there."""
+
+    __slots__ = ("flags", "pieces", "size")
+
+    def __init__(self) -> None:
+        self.flags = 0
+        self.pieces: list[BytesLike] = []
+        self.size = 0
+
+    def add(self, data: BytesLike) -> None:
+        """Add bytes (a view must be one of bytes) and their padding."""
+        self.pieces.append(data)
+        padding = -len(data) & 7
+        if padding:
+            self.pieces.append(bytes(padding))
+        self.size += len(data) + padding
+
+    def add_array(self, flag: int, array: npt.NDArray[np.generic]) -> None:
+        """Add a column of fixed-size entries."""
+        self.flags |= flag
+        self.add(array.tobytes())
+
+    def add_offsets(self, lengths: Int32s, total: int) -> None:
+        """Add the offsets of entries with these lengths, `total` altogether."""
+        if total > MAX_COLUMN_BYTES:
+            raise BatchTooLargeError(f"expected a column of at most {MAX_COLUMN_BYTES} bytes, found {total}")
+        offsets = np.zeros(len(lengths) + 1, dtype="<i4")
+        np.cumsum(lengths, out=offsets[1:])
+        self.add(offsets.data.cast("B"))
+
+    def add_binary(self, entries: Entries, null_flag: Attributes | None) -> None:
+        """Add a binary column, with a null bitmap under `null_flag` where an entry is None."""
+        if isinstance(entries, BinaryColumn):
+            self._add_column(entries, null_flag)
+            return
+        try:
+            plain = cast("Sequence[BytesLike]", entries)  # what None makes of it is caught
+            data, lengths = b"".join(plain), _lengths(plain)
+        except TypeError:
+            data, lengths = self._with_nulls(entries, null_flag)
+        else:
+            if int(lengths.sum()) != len(data):  # views whose items are not single bytes
+                data, lengths = self._with_nulls(entries, null_flag)
+        self.add_offsets(lengths, len(data))
+        self.add(data)
+
+    def _with_nulls(self, entries: Sequence[BytesLike | None], null_flag: Attributes | None) -> tuple[bytes, Int32s]:
+        """Flatten one by one what the fast path does not take, the bitmap going before."""
+        plain = [b"" if entry is None else bytes(memoryview(entry)) for entry in entries]
+        valid = np.fromiter((entry is not None for entry in entries), dtype=np.bool_, count=len(entries))
+        if not valid.all():
+            self._add_nulls(pack_bits(valid), null_flag)
+        return b"".join(plain), _lengths(plain)
+
+    def _add_column(self, column: BinaryColumn, null_flag: Attributes | None) -> None:
+        if column.validity is not None:
+            self._add_nulls(column.validity, null_flag)
+        start, end = int(column.offsets[0]), int(column.offsets[-1])
+        self.add_offsets(column.lengths(), end - start)
+        self.add(column.data[start:end])
+
+    def _add_nulls(self, bitmap: memoryview, null_flag: Attributes | None) -> None:
+        if null_flag is None:
+            raise TypeError("expected bytes in every entry of this column, found None")
+        self.flags |= null_flag
+        self.add(bitmap)
+
+
+def _lengths(entries: Sequence[Sequence[object]] | Sequence[BytesLike]) -> Int32s:
+    """Return the length of each entry; the caller refuses a sum that i32 cannot hold."""
+    packed = struct.pack(f"<{len(entries)}I", *map(len, entries))
+    return np.frombuffer(packed, dtype="<u4").view("<i4")
