@@ -90,6 +90,13 @@ class Inode:
         """Read from the page cache."""
         return self.memory[position : min(position + length, self.size)]
 
+    def data_from(self, position: int) -> int:
+        """Return the first position from here on whose page holds anything but zeros, or the size."""
+        for start in range(position // PAGE_BYTES * PAGE_BYTES, min(self.used, self.size), PAGE_BYTES):
+            if self.memory[start : start + PAGE_BYTES].strip(b"\0"):
+                return max(start, position)
+        return self.size
+
     def sync(self) -> None:
         """Make every dirty page durable; pages that a failed sync called clean are passed over."""
         for page in self.dirty:

@@ -233,6 +233,10 @@ class FaultyFile:
         self._files.pass_or_raise("view", self.path)
         return self.inner.view(length)
 
+    def data_from(self, position: int) -> int:
+        """Return the first position from here on that may hold anything but zeros."""
+        return self.inner.data_from(position)
+
     def sync(self) -> None:
         """Sync; a failing one does not sync."""
         self._files.pass_or_raise("sync", self.path)

@@ -79,6 +79,11 @@ class PowerLossFile:
             self._view = memoryview(self._inode.memory)[:length].toreadonly() if length else memoryview(b"")
         return self._view
 
+    def data_from(self, position: int) -> int:
+        """Skip pages that hold nothing but zeros."""
+        self._files.check_alive()
+        return self._inode.data_from(position)
+
     def sync(self) -> None:
         """Make the bytes durable, or fail for good."""
         assert not self._failed, f"sync called again on {self._path} after it failed"

@@ -237,3 +237,12 @@ def test_each_loss_is_possible(loss: Loss) -> None:
     after = files.crash(random.Random(5), pages=loss, names=loss)
     assert after.list_folder("") in (["f"], ["f", "g"])
     assert len(after.read("f")) == 3 * PAGE_BYTES
+
+
+def test_holes_are_skipped() -> None:
+    """The search for data lands on the page that holds it, at the position itself within it, else at the end."""
+    files = PowerLossFiles()
+    file = new_file(files, size=5 * PAGE_BYTES)
+    file.write_at(2 * PAGE_BYTES + 9, b"x")
+    asked = (0, 2 * PAGE_BYTES + 5, 3 * PAGE_BYTES)
+    assert [file.data_from(position) for position in asked] == [8192, 8197, 20480]
