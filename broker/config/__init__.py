@@ -1,0 +1,18 @@
+"""What the broker is told: keys, defaults, and where values come from."""
+
+from .loading import load
+from .problems import ConfigError, Problem
+from .sections import BrokerSection, Config, LoggingSection, LogSection, TopicsSection
+from .values import Address
+
+__all__ = [
+    "Address",
+    "BrokerSection",
+    "Config",
+    "ConfigError",
+    "LogSection",
+    "LoggingSection",
+    "Problem",
+    "TopicsSection",
+    "load",
+]

@@ -1,0 +1,123 @@
+"""Every key of the configuration, by section, with its default, its range and its reason.
+
+A key is written as its name without the unit (`drain_timeout: 30s`); in code the unit is part of the name
+(`drain_timeout_us`). Zero means zero, never "unlimited": where there may be no limit the key takes `null`.
+`config.example.yaml` shows all of them, and a test holds it to what stands here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from ...protocol import limits
+from ...protocol.durability import Durability
+from ...protocol.limits import KIB, MIB, BatchLimits
+from ...protocol.topic_settings import MAX_SEGMENT_BYTES, MIN_RETENTION_US, MIN_SEGMENT_AGE_US, MIN_SEGMENT_BYTES
+from .values import Address, DurationUs, ListenAddress, OptionalDurationUs, OptionalSize, Size
+
+GIB = 1024 * MIB
+SECOND_US = 1_000_000
+DAY_US = 86_400 * SECOND_US
+
+NodeId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+DurabilityWord = Literal["received", "written", "synced"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class Section(BaseModel):
+    """A group of keys; an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False, hide_input_in_errors=True)
+
+
+class BrokerSection(Section):
+    """The process itself and its connections."""
+
+    listen: ListenAddress = Address("127.0.0.1", 9440)
+    data_dir: str = Field(default="./data", min_length=1)
+    node_id: NodeId = "node-1"
+    insecure: bool = False
+    """Allows `listen` beyond this machine, although nothing is encrypted and nobody is asked for credentials."""
+    drain_timeout_us: DurationUs = Field(default=30 * SECOND_US, alias="drain_timeout", ge=0)
+    """How long a stopping broker lets requests in flight finish."""
+
+    max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
+    max_frame_bytes: Size = Field(default=limits.MAX_FRAME_BYTES, ge=128 * KIB, le=GIB)
+    max_requests_in_flight: int = Field(default=limits.MAX_REQUESTS_IN_FLIGHT, ge=1, le=65_536)
+    max_connection_bytes: Size = Field(default=96 * MIB, ge=128 * KIB, le=4 * GIB)
+    """What one connection may hold in memory: its receive buffer, requests that wait, replies not yet sent."""
+    max_memory_bytes: Size = Field(default=GIB, ge=128 * KIB)
+    """The same for all connections together; beyond it connections wait their turn to be read."""
+    send_buffer_bytes: Size = Field(default=MIB, ge=4 * KIB, le=64 * MIB)
+    """SO_SNDBUF of a connection: what the kernel may hold of replies (it doubles the figure for itself)."""
+    hello_timeout_us: DurationUs = Field(default=limits.HELLO_TIMEOUT_US, alias="hello_timeout", ge=1_000)
+    """A connection that has not said Hello by then is closed."""
+    idle_timeout_us: DurationUs = Field(default=600 * SECOND_US, alias="idle_timeout", ge=1_000)
+    """A connection that finished no request for so long, and waits for none, is closed."""
+
+
+class LogSection(Section):
+    """What is stored, how durably and for how long; the defaults of topics that set nothing else."""
+
+    durability: DurabilityWord = "synced"
+    segment_bytes: Size = Field(default=64 * MIB, ge=MIN_SEGMENT_BYTES, le=MAX_SEGMENT_BYTES)
+    segment_age_us: OptionalDurationUs = Field(default=None, alias="segment_age", ge=MIN_SEGMENT_AGE_US)
+    """After it a segment is closed although it is not full; `null`: a quarter of the retention."""
+    index_interval_bytes: Size = Field(default=4 * KIB, ge=256, le=16 * MIB)
+    retention_us: OptionalDurationUs = Field(default=7 * DAY_US, alias="retention", ge=MIN_RETENTION_US)
+    retention_bytes: OptionalSize = Field(default=None, ge=0)
+    retention_check_interval_us: DurationUs = Field(default=30 * SECOND_US, alias="retention_check_interval", ge=10_000)
+    """How often old segments are looked for."""
+    max_unsynced_bytes: Size = Field(default=256 * MIB, ge=MIB, le=16 * GIB)
+    """What all logs together may hold that is not yet synced; produce waits there."""
+    sync_interval_us: DurationUs = Field(default=SECOND_US, alias="sync_interval", ge=1_000, le=60 * SECOND_US)
+    """How far behind the writer a log is synced that nobody waits for."""
+    max_batch_bytes: Size = Field(default=limits.MAX_BATCH_BYTES, ge=64 * KIB)
+    """A stored batch, header included."""
+    max_batch_payload_bytes: Size = Field(
+        default=limits.MAX_BATCH_PAYLOAD_BYTES, alias="max_batch_payload", ge=64 * KIB
+    )
+    """The columns of a batch after decompression."""
+
+    @property
+    def durability_number(self) -> Durability:
+        """The default durability as it stands on the wire."""
+        return Durability.from_word(self.durability)
+
+
+class TopicsSection(Section):
+    """What topics there may be and what a message may be."""
+
+    auto_create: bool = True
+    partitions: int = Field(default=6, ge=1, le=1_000_000)
+    max_partitions_per_topic: int = Field(default=1_000, ge=1, le=1_000_000)
+    max_partitions: int = Field(default=20_000, ge=1, le=10_000_000)
+    """Of all topics together: each open partition costs a few descriptors and some memory."""
+    max_message_bytes: Size = Field(default=limits.MAX_MESSAGE_BYTES, ge=1, le=limits.MAX_MESSAGE_BYTES)
+
+
+class LoggingSection(Section):
+    """What the broker says about itself, on stderr."""
+
+    level: LogLevel = "info"
+    format: Literal["console", "json"] = "console"
+
+
+class Config(Section):
+    """The whole configuration of a broker."""
+
+    broker: BrokerSection = BrokerSection()
+    log: LogSection = LogSection()
+    topics: TopicsSection = TopicsSection()
+    logging: LoggingSection = LoggingSection()
+
+    @property
+    def batch_limits(self) -> BatchLimits:
+        """What one record batch may be."""
+        return BatchLimits(
+            max_message_bytes=self.topics.max_message_bytes,
+            max_batch_bytes=self.log.max_batch_bytes,
+            max_payload_bytes=self.log.max_batch_payload_bytes,
+        )

@@ -1,0 +1,79 @@
+"""Values of configuration keys: durations, sizes, addresses. Each reads the text that people write."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, NamedTuple
+
+from pydantic import BeforeValidator
+
+from ...protocol.quantities import parse_duration_us, parse_size
+from ...protocol.topic_settings import NO_VALUE
+
+_HOST_AND_PORT = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})", re.ASCII)
+
+
+class Address(NamedTuple):
+    """Where to listen. Port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def _read_duration(value: object) -> object:
+    if isinstance(value, bool | int | float) or value is None:
+        raise ValueError(f"expected a duration with its unit such as 250ms, 30s, 5m or 7d, found {value!r}")
+    return parse_duration_us(value) if isinstance(value, str) else value
+
+
+def _read_size(value: object) -> object:
+    if isinstance(value, bool | float) or value is None:
+        raise ValueError(f"expected a size such as 512, 64KiB, 64MiB or 10GiB, found {value!r}")
+    return parse_size(value) if isinstance(value, str) else value
+
+
+def _read_none(value: object) -> object:
+    return None if isinstance(value, str) and value.strip().lower() in NO_VALUE else value
+
+
+def _read_address(value: object) -> object:
+    if isinstance(value, Address):
+        return value
+    match = _HOST_AND_PORT.fullmatch(value) if isinstance(value, str) else None
+    if match is None or int(match["port"]) > 65_535:
+        raise ValueError(f"expected HOST:PORT such as 127.0.0.1:9440 or [::1]:9440, found {value!r}")
+    return Address(match["six"] or match["host"], int(match["port"]))
+
+
+def _read_optional_duration(value: object) -> object:
+    value = _read_none(value)
+    return None if value is None else _read_duration(value)
+
+
+def _read_optional_size(value: object) -> object:
+    value = _read_none(value)
+    return None if value is None else _read_size(value)
+
+
+DurationUs = Annotated[int, BeforeValidator(_read_duration)]
+"""Whole microseconds, written as `30s`."""
+OptionalDurationUs = Annotated[int | None, BeforeValidator(_read_optional_duration)]
+"""The same, or `null`."""
+Size = Annotated[int, BeforeValidator(_read_size)]
+"""Whole bytes, written as `64MiB`."""
+OptionalSize = Annotated[int | None, BeforeValidator(_read_optional_size)]
+"""The same, or `null`."""
+ListenAddress = Annotated[Address, BeforeValidator(_read_address)]
+"""Written as `HOST:PORT`."""
