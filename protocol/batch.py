@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .batch_check import RESERVED_HEADER_PREFIX, check_from_producer, check_many
-from .batch_decode import MAX_PRIORITY, RecordBatch, check_frame, decode_batch
+from .batch_decode import RecordBatch, check_frame, decode_batch
 from .batch_encode import DEFAULT_PRIORITY, encode_batch
 from .batch_header import (
     HEADER_BYTES,
     MAGIC,
+    MAX_PRIORITY,
     Attributes,
     BatchHeader,
     Buffer,

@@ -38,6 +38,7 @@ NOT_YET = (
 
 _PREFIX_BYTES = RESERVED_HEADER_PREFIX.encode()
 _UNSTAMPED = bytes(40)
+_NAMES = {bit: name.lower() for name, bit in vars(Attributes).items() if name.isupper()}
 
 
 def check_from_producer(
@@ -101,16 +102,17 @@ def check_many(
 
 
 def _check_allowed(header: BatchHeader) -> None:
-    forbidden = Attributes(header.attributes & BROKER_ONLY)
+    forbidden = header.attributes & BROKER_ONLY
     if forbidden:
         raise InvalidBatchError(f"expected a producer's batch, found what only a broker writes: {_names(forbidden)}")
-    later = Attributes(header.attributes & NOT_YET)
+    later = header.attributes & NOT_YET
     if later:
-        raise UnsupportedError(f"this version does not act on {_names(later)} yet", attributes=int(later))
+        raise UnsupportedError(f"this version does not act on {_names(later)} yet", attributes=later)
 
 
-def _names(attributes: Attributes) -> str:
-    return ", ".join(str(flag.name).lower() for flag in Attributes if flag in attributes)
+def _names(attributes: int) -> str:
+    bits = (1 << at for at in range(attributes.bit_length()) if attributes >> at & 1)
+    return ", ".join(_NAMES[bit] for bit in bits)
 
 
 def _check_messages(batch: RecordBatch, max_message_bytes: int) -> None:

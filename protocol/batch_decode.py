@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from .batch_header import COLUMN_ATTRIBUTES, HEADER_BYTES, KNOWN_ATTRIBUTES, MAGIC, Attributes, BatchHeader, Codec
+from .batch_header import HEADER_BYTES, MAGIC, MAX_PRIORITY, Attributes, BatchHeader, Codec
 from .columns import BinaryColumn, ColumnCursor, HeaderColumns, Int64s, RoutingColumns
 from .compression import decompress
 from .errors import BatchTooLargeError, InvalidBatchError
 from .limits import MAX_BATCH_PAYLOAD_BYTES, MAX_RECORDS_PER_BATCH
 
-MAX_PRIORITY = 9
-
 _RESERVED = bytes(11)
+_CODECS = frozenset(int(codec) for codec in Codec)
 _EMPTY = BinaryColumn(np.zeros(1, dtype=np.int32), memoryview(b""))
 
 
@@ -114,7 +113,7 @@ def decode_columns(header: BatchHeader, batch: memoryview, max_payload_bytes: in
         return _decode_empty(header)
     cursor = ColumnCursor(batch, HEADER_BYTES)
     routing = _decode_routing(header, cursor)
-    if header.codec == Codec.NONE:
+    if header.codec == 0:
         left = header.batch_length - cursor.position
         if left != header.payload_length:
             raise InvalidBatchError(f"expected {header.payload_length} bytes of payload columns, found {left}")
@@ -125,8 +124,8 @@ def decode_columns(header: BatchHeader, batch: memoryview, max_payload_bytes: in
 
 
 def _check_fields(header: BatchHeader, batch: memoryview) -> None:
-    unknown = header.attributes & ~KNOWN_ATTRIBUTES
-    if unknown or header.codec not in (Codec.NONE, Codec.ZSTD):
+    unknown = header.attributes & ~Attributes.KNOWN
+    if unknown or header.codec not in _CODECS:
         raise InvalidBatchError(f"expected known attributes, found {header.attributes:#x}")
     if bytes(batch[48:52]) + bytes(batch[65:68]) + bytes(batch[84:88]) != _RESERVED:
         raise InvalidBatchError("expected zero in the reserved bytes of the header, found other bytes")
@@ -142,7 +141,7 @@ def _check_fields(header: BatchHeader, batch: memoryview) -> None:
 
 
 def _decode_empty(header: BatchHeader) -> RecordBatch:
-    claimed = header.attributes & (COLUMN_ATTRIBUTES | Attributes.CODEC_MASK)
+    claimed = header.attributes & (Attributes.COLUMNS | Attributes.CODEC_MASK)
     if claimed or header.payload_length or header.batch_length != HEADER_BYTES:
         raise InvalidBatchError("expected a batch without records to be a header alone, found columns")
     return RecordBatch(header, _EMPTY, None, None, RoutingColumns(), None)
@@ -150,7 +149,7 @@ def _decode_empty(header: BatchHeader) -> RecordBatch:
 
 def _decode_routing(header: BatchHeader, cursor: ColumnCursor) -> RoutingColumns:
     attributes = header.attributes
-    if not attributes & ROUTING_ATTRIBUTES:
+    if not attributes & Attributes.ROUTING:
         return _NO_ROUTING
     count = header.record_count
     columns: dict[str, Any] = {}
@@ -222,5 +221,4 @@ def _check_utf8(names: BinaryColumn) -> None:
         raise InvalidBatchError("expected header names in UTF-8, found one that begins inside a character")
 
 
-ROUTING_ATTRIBUTES = int(sum(flag for flag, _, _ in RoutingColumns.LAYOUT))
 _NO_ROUTING = RoutingColumns()

@@ -192,7 +192,7 @@ class RoutingColumns:
     origin_offsets: Int64s | None = None
     offset_deltas: Int32s | None = None
 
-    LAYOUT: ClassVar[tuple[tuple[Attributes, str, np.dtype[np.generic] | None], ...]] = (
+    LAYOUT: ClassVar[tuple[tuple[int, str, np.dtype[np.generic] | None], ...]] = (
         (Attributes.DELIVER_AT, "deliver_at_us", np.dtype("<i8")),
         (Attributes.DEDUP_ID, "dedup_ids", DEDUP_ID),
         (Attributes.SCHEDULE_NAME, "schedule_names", None),

@@ -8,8 +8,6 @@ not tell where it stopped.
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import zstandard
 
@@ -71,7 +69,7 @@ def _read_frame(frame: memoryview, payload_length: int) -> memoryview:
         with decompressor.stream_reader(frame) as reader:
             found = 0
             while found < payload_length:
-                count = cast("int", reader.readinto(payload[found:]))  # pyright: ignore[reportUnknownMemberType]
+                count = reader.readinto(payload[found:])  # pyright: ignore[reportUnknownMemberType]
                 if count == 0:
                     break
                 found += count
