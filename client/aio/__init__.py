@@ -1,0 +1,1 @@
+"""The client under asyncio and trio, written by hand; `blocking` is generated from it."""

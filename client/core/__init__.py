@@ -1,0 +1,1 @@
+"""What the client decides, without sockets, clocks or threads: both flavours drive these objects."""

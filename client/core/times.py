@@ -1,0 +1,74 @@
+"""Times between the user and the wire: aware datetimes here, int64 microseconds since the epoch there, both exact.
+
+Only integers are computed with: a float product would lose the last microsecond.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Final
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+Duration = float | timedelta
+"""Seconds, or a timedelta."""
+
+
+class Default(Enum):
+    """What an argument is when nobody gave it, where None means something else ("for ever", "no limit")."""
+
+    DEFAULT = "default"
+
+    def __repr__(self) -> str:
+        return "DEFAULT"
+
+
+DEFAULT: Final = Default.DEFAULT
+
+Timeout = Duration | None | Default
+"""Seconds or a timedelta; None waits for ever; left out, it is the client's own `timeout`."""
+
+
+def to_us(moment: datetime) -> int:
+    """Return an aware datetime as microseconds since the epoch. Raises ValueError that shows how to make it aware."""
+    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"expected a datetime, found {type(moment).__name__}")
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise ValueError(
+            f"expected a datetime with a time zone, found {moment!r};"
+            " write datetime.now(timezone.utc), or value.replace(tzinfo=timezone.utc) if it is in UTC"
+        )
+    return (moment - EPOCH) // _MICROSECOND
+
+
+def from_us(time_us: int) -> datetime:
+    """Return microseconds since the epoch as an aware datetime in UTC; OverflowError outside the years 1 to 9999."""
+    return EPOCH + timedelta(microseconds=time_us)
+
+
+def duration_us(duration: timedelta) -> int:
+    """Return a timedelta in whole microseconds."""
+    return duration // _MICROSECOND
+
+
+def seconds(name: str, duration: Duration) -> float:
+    """Return a duration in seconds. Raises TypeError or ValueError that names the argument."""
+    if isinstance(duration, timedelta):
+        found = duration.total_seconds()
+    elif isinstance(duration, bool) or not isinstance(duration, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name}: expected seconds or a timedelta, found {duration!r}")
+    else:
+        found = float(duration)
+    if math.isnan(found) or found < 0:
+        raise ValueError(f"{name}: expected 0 or more seconds, found {duration!r}")
+    return found
+
+
+def timeout_seconds(timeout: Timeout, default: float | None) -> float | None:
+    """Return how many seconds a call may take; None for ever."""
+    if isinstance(timeout, Default):
+        return default
+    return None if timeout is None else seconds("timeout", timeout)

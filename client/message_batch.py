@@ -1,0 +1,216 @@
+"""A stored batch as a consumer sees it: columns over the receive buffer, copied only where they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import repeat
+from typing import TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ..protocol.batch import HeaderColumns, RecordBatch
+from .core.times import from_us
+from .headers import NO_HEADERS, Headers
+from .message import Message
+
+Entry = TypeVar("Entry")
+Bytes = Sequence[bytes | None]
+
+
+class MessageBatch(Sequence[Message]):
+    """Messages of one partition and one priority, in offset order.
+
+    `values` and `keys` are sequences of bytes or None over the buffer the broker's reply was received into, which
+    lives as long as the batch does. `offsets` is int64, `timestamps` datetime64[us] (UTC), `headers` a sequence of
+    `Headers`. A batch that was read from its middle, or up to an end, holds just the records asked for.
+    """
+
+    __slots__ = ("_records", "_rows", "_start", "_stop", "partition", "topic", "topic_count")
+
+    def __init__(
+        self,
+        topic: str,
+        topic_count: int,
+        partition: int,
+        records: RecordBatch,
+        start: int = 0,
+        stop: int | None = None,
+        rows: npt.NDArray[np.int64] | None = None,
+    ) -> None:
+        """Hold records `start` to `stop`, or those whose numbers are `rows`."""
+        self.topic = topic
+        self.topic_count = topic_count
+        self.partition = partition
+        self._records = records
+        self._start = start
+        self._stop = len(records) if stop is None else stop
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._stop - self._start if self._rows is None else len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> MessageBatch: ...
+    def __getitem__(self, index: int | slice) -> Message | MessageBatch:
+        if isinstance(index, slice):
+            return self._slice(index)
+        at = range(len(self))[index]
+        return self._slice(slice(at, at + 1)).messages()[0]
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages())
+
+    def __repr__(self) -> str:
+        where = f"{self.topic}/{self.partition}"
+        if not len(self):
+            return f"<MessageBatch of {where}, empty>"
+        return f"<MessageBatch of {where}, {len(self)} messages, offsets {self.offsets[0]} to {self.offsets[-1]}>"
+
+    @property
+    def values(self) -> Bytes:
+        """The value of each message."""
+        return self._pick(self._records.values)
+
+    @property
+    def keys(self) -> Bytes:
+        """The key of each message."""
+        keys = self._records.keys
+        return Repeated(None, len(self)) if keys is None else self._pick(keys)
+
+    @property
+    def headers(self) -> Sequence[Headers]:
+        """The headers of each message."""
+        columns = self._records.headers
+        if columns is None:
+            return Repeated(NO_HEADERS, len(self))
+        if self._rows is None:
+            return HeaderRows(columns[self._start : self._stop])
+        rows = HeaderRows(columns)
+        return [rows[at] for at in self._rows.tolist()]
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """The offset of each message."""
+        return self._pick_array(self._records.offsets)
+
+    @property
+    def timestamps_us(self) -> npt.NDArray[np.int64]:
+        """The producer's time of each message in microseconds since the epoch."""
+        return self._pick_array(self._records.timestamps_us)
+
+    @property
+    def timestamps(self) -> npt.NDArray[np.datetime64]:
+        """The producer's time of each message as datetime64[us], UTC."""
+        return self.timestamps_us.view("datetime64[us]")
+
+    @property
+    def append_time_us(self) -> int:
+        """When the broker appended the batch, in microseconds since the epoch."""
+        return self._records.header.append_time_us
+
+    @property
+    def append_time(self) -> datetime:
+        """When the broker appended the batch, in UTC."""
+        return from_us(self.append_time_us)
+
+    @property
+    def priority(self) -> int:
+        """The priority of every message in it."""
+        return self._records.header.priority
+
+    def messages(self) -> list[Message]:
+        """Return the messages as objects, their bytes copied: what is kept of them does not hold the buffer."""
+        own_times = self._records.own_timestamps_us is not None
+        times = self.timestamps_us.tolist() if own_times else repeat(self._records.header.min_timestamp_us)
+        return [
+            *map(
+                Message,
+                repeat(self.topic, len(self)),
+                repeat(self.partition),
+                self.offsets.tolist(),
+                self.keys,
+                self.values,
+                times,
+                repeat(self.append_time_us),
+                repeat(self.priority),
+                self.headers,
+                repeat(self.topic_count),
+            )
+        ]
+
+    def _slice(self, index: slice) -> MessageBatch:
+        start, stop, step = index.indices(len(self))
+        if step != 1 or self._rows is not None:
+            rows = np.arange(self._start, self._stop) if self._rows is None else self._rows
+            return self._like(rows=rows[index])
+        return self._like(self._start + start, self._start + max(start, stop))
+
+    def _like(self, start: int = 0, stop: int = 0, rows: npt.NDArray[np.int64] | None = None) -> MessageBatch:
+        return MessageBatch(self.topic, self.topic_count, self.partition, self._records, start, stop, rows)
+
+    def _pick(self, column: Bytes) -> Bytes:
+        if self._rows is None:
+            return column if len(self) == len(column) else column[self._start : self._stop]
+        entries = list(column)
+        return [entries[at] for at in self._rows.tolist()]
+
+    def _pick_array(self, column: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return column[self._start : self._stop] if self._rows is None else column[self._rows]
+
+
+class Repeated(Sequence[Entry]):
+    """A sequence of one entry, any number of times."""
+
+    __slots__ = ("_count", "_entry")
+
+    def __init__(self, entry: Entry, count: int) -> None:
+        self._entry = entry
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> Repeated[Entry]: ...
+    def __getitem__(self, index: int | slice) -> Entry | Repeated[Entry]:
+        found = range(self._count)[index]
+        return Repeated(self._entry, len(found)) if isinstance(found, range) else self._entry
+
+    def __iter__(self) -> Iterator[Entry]:
+        return repeat(self._entry, self._count)
+
+    def __repr__(self) -> str:
+        return f"<{self._entry!r}, {self._count} times>"
+
+
+class HeaderRows(Sequence[Headers]):
+    """The `Headers` of each message over a batch's header columns."""
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: HeaderColumns) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @overload
+    def __getitem__(self, index: int) -> Headers: ...
+    @overload
+    def __getitem__(self, index: slice) -> HeaderRows: ...
+    def __getitem__(self, index: int | slice) -> Headers | HeaderRows:
+        if isinstance(index, slice):
+            return HeaderRows(self._columns[index])
+        return Headers(self._columns[index])
+
+    def __iter__(self) -> Iterator[Headers]:
+        return map(Headers, self._columns.to_list())
+
+    def __repr__(self) -> str:
+        return f"<headers of {len(self)} messages>"
