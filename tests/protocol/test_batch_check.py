@@ -1,0 +1,289 @@
+"""What a broker takes from a producer, and what it refuses, each by its own error."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from tests.helpers import batches
+from tests.helpers.batches import Record
+from tidelog.protocol import batch
+from tidelog.protocol.batch import Attributes, Codec, RoutingColumns
+from tidelog.protocol.batch_check import MAX_BATCHES_AT_ONCE
+from tidelog.protocol.columns import RETRY
+from tidelog.protocol.errors import (
+    BatchTooLargeError,
+    InvalidBatchError,
+    MessageTooLargeError,
+    TidelogError,
+    UnsupportedError,
+)
+
+SMALL = [
+    Record(b"value", b"key", [("name", b"x"), ("n", None)], 5),
+    Record(None, None, [], -7),
+    Record(b"", b"", [("", b"")], 5),
+]
+
+
+def patched(data: bytearray, form: str, position: int, value: int) -> bytearray:
+    """Overwrite one field and sign the batch anew."""
+    struct.pack_into(form, data, position, value)
+    return batches.restamp(data)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_every_changed_byte_is_noticed(codec: Codec):
+    """Flipping any bit of any byte of a produced batch gets it refused."""
+    items = [*SMALL, Record(b"a" * 400)] if codec else SMALL
+    data = batches.encode(items, codec=codec)
+    assert batch.BatchHeader.read(data).codec == codec
+    for at in range(len(data)):
+        for bit in range(8):
+            data[at] ^= 1 << bit
+            with pytest.raises((InvalidBatchError, BatchTooLargeError)):
+                batch.check_from_producer(data)
+            data[at] ^= 1 << bit
+    batch.check_from_producer(data)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_every_truncation_is_refused(codec: Codec):
+    """A batch cut anywhere is not a batch, neither at the door nor for a consumer."""
+    data = bytes(batches.encode([*SMALL, Record(b"a" * 400)], codec=codec))
+    for size in range(len(data)):
+        with pytest.raises(InvalidBatchError):
+            batch.check_from_producer(data[:size])
+        with pytest.raises(InvalidBatchError):
+            batch.decode_batch(data[:size])
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_every_shortened_length_is_refused(codec: Codec):
+    """A batch that claims to end early, with a checksum that agrees, contradicts its columns."""
+    original = batches.encode([*SMALL, Record(b"a" * 400)], codec=codec)
+    for length in range(0, len(original), 8):
+        data = patched(bytearray(original), "<I", 4, length)
+        with pytest.raises(InvalidBatchError):
+            batch.check_from_producer(data)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("extra", [8, 16, 800])
+def test_trailing_bytes_are_refused(codec: Codec, extra: int):
+    """Zero bytes after the last column are not padding when they reach the next multiple of 8."""
+    data = batches.encode([*SMALL, Record(b"a" * 400)], codec=codec) + bytes(extra)
+    with pytest.raises(InvalidBatchError, match="payload columns, found|at most 7 zero bytes after the zstd frame"):
+        batch.check_from_producer(patched(data, "<I", 4, len(data)))
+
+
+def test_trailing_bytes_that_the_payload_length_admits_to_are_refused():
+    """Bytes that no column claims are refused, however the lengths add up."""
+    data = batches.encode(SMALL) + bytes(8)
+    (payload_length,) = struct.unpack_from("<Q", data, 104)
+    struct.pack_into("<Q", data, 104, payload_length + 8)
+    with pytest.raises(InvalidBatchError, match="to end after its last column, found 8 more bytes"):
+        batch.check_from_producer(patched(data, "<I", 4, len(data)))
+
+
+@pytest.mark.parametrize(
+    ("form", "position", "value", "message"),
+    [
+        ("<I", 0, 0, "magic b'TLB1' at position 0, found"),
+        ("<I", 4, 111, "a multiple of 8, at position 0, found 111"),
+        ("<I", 4, 0, "batch length of 112 to"),
+        ("<I", 4, 0xFFFFFFF8, "found 4294967288"),
+        ("<q", 16, 1, "broker's own fields"),
+        ("<q", 24, 1, "broker's own fields"),
+        ("<I", 32, 1, "broker's own fields"),
+        ("<I", 36, 1, "broker's own fields"),
+        ("<q", 40, 1, "broker's own fields"),
+        ("<I", 48, 1, "broker's own fields"),
+        ("<I", 52, 1, "broker's own fields"),
+        ("<I", 56, 0, "expected 1 to 1000000 records in a batch, found 0"),
+        ("<I", 56, 1_000_001, "expected 1 to 1000000 records in a batch, found 1000001"),
+        ("<I", 56, 4, "found"),
+        ("<I", 56, 2, "found"),
+        ("<I", 60, 1 << 20, "known attributes, found 0x100000"),
+        ("<I", 60, 1 << 31, "known attributes, found 0x80000000"),
+        ("<I", 60, 2, "known attributes, found 0x2"),
+        ("<I", 60, 7, "known attributes, found 0x7"),
+        ("<I", 60, Attributes.KEY_NULLS, "key column with its null bitmap"),
+        ("<I", 60, Attributes.HEADER_VALUE_NULLS, "header columns with their null bitmap"),
+        ("<B", 64, 10, "priority of 0 to 9, found 10"),
+        ("<B", 64, 255, "priority of 0 to 9, found 255"),
+        ("<B", 65, 1, "reserved bytes"),
+        ("<B", 66, 1, "reserved bytes"),
+        ("<B", 67, 1, "reserved bytes"),
+        ("<I", 84, 1, "reserved bytes"),
+        ("<q", 88, 100, "min_timestamp_us not to exceed"),
+        ("<q", 96, 100, "expected timestamps from 5 to 100 as the header says, found 5 to 5"),
+        ("<Q", 104, 0, "expected 0 bytes of payload columns, found 24"),
+        ("<Q", 104, 2**64 - 1, "payload of at most 50331648 bytes"),
+    ],
+)
+def test_a_field_that_cannot_be_is_refused(form: str, position: int, value: int, message: str):
+    """Each header field is checked by itself and against the rest, whatever the checksum says."""
+    data = patched(batch.encode_batch([b"one", b"two", b"3"], timestamp_us=5), form, position, value)
+    with pytest.raises(TidelogError, match=message) as caught:
+        batch.check_from_producer(data)
+    assert isinstance(caught.value, (InvalidBatchError, BatchTooLargeError))
+
+
+@pytest.mark.parametrize(
+    ("form", "position", "value", "message"),
+    [
+        ("<i", 112, 1, "offsets of values to start at 0, found 1"),
+        ("<i", 116, 7, "offsets of values never to decrease, found 7 then 6"),
+        ("<i", 116, -1, "offsets of values never to decrease, found 0 then -1"),
+        ("<i", 124, 2**31 - 1, "bytes of values, found 8"),
+        ("<i", 124, 6, "zero bytes after values, found"),
+        ("<i", 124, 16, "found"),
+        ("<B", 128 + 7, 1, "zero bytes after values, found"),
+    ],
+)
+def test_offsets_and_padding_of_a_column_are_checked(form: str, position: int, value: int, message: str):
+    """Offsets start at 0, never decrease and end at the column's length; what follows is zero."""
+    data = patched(batch.encode_batch([b"one", b"two", b"3"], timestamp_us=5), form, position, value)
+    with pytest.raises(InvalidBatchError, match=message):
+        batch.check_from_producer(data)
+
+
+def test_null_bitmaps_are_checked():
+    """Bits beyond the last record are zero, and a null entry has no bytes."""
+    original = batch.encode_batch([b"one", None, b"3"], timestamp_us=5)
+    assert original[112] == 0b101
+    with pytest.raises(InvalidBatchError, match="zero bits after the null bitmap of values, found 0b00001101"):
+        batch.check_from_producer(patched(bytearray(original), "<B", 112, 0b1101))
+    with pytest.raises(InvalidBatchError, match="null entries of values to be empty"):
+        batch.check_from_producer(patched(bytearray(original), "<B", 112, 0b100))
+    with pytest.raises(InvalidBatchError, match="zero bytes after the null bitmap"):
+        batch.check_from_producer(patched(bytearray(original), "<B", 113, 1))
+    empty_instead = patched(bytearray(original), "<B", 112, 0b111)
+    assert batch.decode_batch(empty_instead).values.to_list() == [b"one", b"", b"3"]
+
+
+def test_headers_of_records_are_checked():
+    """Record-to-header offsets obey the rules of all offsets."""
+    data = batch.encode_batch([b""], headers=[[("a", b"1")]], timestamp_us=5)
+    at = 112 + 8  # after the values' offsets, of which there are two
+    assert struct.unpack_from("<ii", data, at) == (0, 1)
+    with pytest.raises(InvalidBatchError, match="offsets of the records' headers to start at 0"):
+        batch.check_from_producer(patched(bytearray(data), "<i", at, 1))
+    with pytest.raises(InvalidBatchError, match="bytes of the offsets of header names, found"):
+        batch.check_from_producer(patched(bytearray(data), "<i", at + 4, 2**31 - 1))
+
+
+@pytest.mark.parametrize("names", [[b"\xff"], [b"\xd0", b"\xba"], [b"ok", b"\x80"], [b"\xed\xa0\x80"]])
+def test_header_names_are_utf8_each_by_itself(names: list[bytes]):
+    """Names whose bytes are valid only when put together are refused like any others that are not UTF-8."""
+    stand_ins = [("x" * len(name), b"") for name in names]
+    data = batch.encode_batch([b""], headers=[stand_ins], timestamp_us=5)
+    at = data.index(b"x" * sum(map(len, names)))
+    data[at : at + sum(map(len, names))] = b"".join(names)
+    with pytest.raises(InvalidBatchError, match="header names in UTF-8"):
+        batch.check_from_producer(batches.restamp(data))
+
+
+@pytest.mark.parametrize("name", ["tidelog.", "tidelog.redrives", "tidelog.dlq.topic"])
+def test_reserved_header_names_are_refused(name: str):
+    """A producer cannot speak with the broker's voice, wherever in the batch it tries."""
+    lists: list[batches.Pairs] = [[("a", b"")], [("b", b""), (name, b"1")], []]
+    data = batch.encode_batch([b""] * 3, headers=lists, timestamp_us=0)
+    with pytest.raises(InvalidBatchError, match=r'begins with "tidelog\."'):
+        batch.check_from_producer(data)
+
+
+def test_look_alikes_of_reserved_names_are_data():
+    """Only the exact prefix is the broker's: other names pass and come back as they were."""
+    pairs: batches.Pairs = [
+        (name, b"1") for name in ("x-tidelog.redrives", "Tidelog.a", "tidelog", "tidelog", ".b", "TIDELOG.", "")
+    ]
+    data = batch.encode_batch([b""], headers=[pairs], timestamp_us=0)
+    batch.check_from_producer(data)
+    assert batches.decoded(data)[0].headers == pairs
+
+
+@pytest.mark.parametrize(
+    "routing",
+    [
+        RoutingColumns(origin_logs=np.array([1]), origin_offsets=np.array([2])),
+        RoutingColumns(offset_deltas=np.array([0], dtype=np.int32)),
+    ],
+)
+def test_columns_of_the_broker_are_refused(routing: RoutingColumns):
+    """Origins and sparse offsets are never a producer's to say."""
+    data = batch.encode_batch([b""], timestamp_us=0, routing=routing)
+    with pytest.raises(InvalidBatchError, match="found what only a broker writes: o"):
+        batch.check_from_producer(data)
+
+
+def test_control_batches_are_refused():
+    """A producer cannot send a control batch, with or without records."""
+    for values in ([], [b"x"]):
+        data = batch.encode_batch(values, timestamp_us=0, control=True)
+        with pytest.raises(InvalidBatchError, match="found what only a broker writes: control"):
+            batch.check_from_producer(data)
+
+
+@pytest.mark.parametrize(
+    ("routing", "flags", "name"),
+    [
+        (RoutingColumns(deliver_at_us=np.array([1])), 0, "deliver_at"),
+        (RoutingColumns(dedup_ids=np.zeros(1, dtype="V16")), 0, "dedup_id"),
+        (RoutingColumns(schedule_names=[b"n"]), 0, "schedule_name"),
+        (RoutingColumns(retries=np.zeros(1, dtype=RETRY)), 0, "retry"),
+        (None, Attributes.STAGED, "staged"),
+        (None, Attributes.TRANSACTIONAL, "transactional"),
+        (None, Attributes.REENCODED, "reencoded"),
+    ],
+)
+def test_what_no_version_acts_on_yet_is_unsupported(routing: RoutingColumns | None, flags: int, name: str):
+    """Features that the format has a place for are refused by name, not taken and ignored."""
+    data = batch.encode_batch([b""], timestamp_us=0, routing=routing, flags=flags)
+    with pytest.raises(UnsupportedError, match=f"does not act on {name} yet"):
+        batch.check_from_producer(data)
+
+
+def test_limits_are_told_in_the_error():
+    """A batch, a payload and a message above their limits are refused with limit and size; at the limit they pass."""
+    data = batch.encode_batch([b"a" * 1000, b"b"], timestamp_us=0)
+    size = len(data)
+    batch.check_from_producer(data, max_batch_bytes=size, max_payload_bytes=size - 112, max_message_bytes=1000)
+    with pytest.raises(BatchTooLargeError, match=f"at most {size - 1} bytes, found {size}"):
+        batch.check_from_producer(data, max_batch_bytes=size - 1)
+    with pytest.raises(BatchTooLargeError, match=f"payload of at most {size - 113} bytes, found {size - 112}"):
+        batch.check_from_producer(data, max_payload_bytes=size - 113)
+    with pytest.raises(MessageTooLargeError, match="at most 999 bytes, found one of 1000") as caught:
+        batch.check_from_producer(data, max_message_bytes=999)
+    assert caught.value.details == {"max_message_bytes": 999, "found": 1000}
+
+
+def test_limits_of_headers_are_told_in_the_error():
+    """Too many headers in a message or too long a name are refused with the limit."""
+    many: batches.Pairs = [("", b"")] * 10_001
+    with pytest.raises(InvalidBatchError, match="at most 10000 headers in a message, found 10001"):
+        batch.check_from_producer(batch.encode_batch([b""], headers=[many], timestamp_us=0))
+    long: batches.Pairs = [("x" * 65_536, b"")]
+    with pytest.raises(InvalidBatchError, match="at most 65535 bytes in a header name, found 65536"):
+        batch.check_from_producer(batch.encode_batch([b""], headers=[long], timestamp_us=0))
+
+
+def test_batches_back_to_back_are_checked_each():
+    """Headers of all come back in order; one bad batch, or bytes left over, refuse the run."""
+    parts = [batch.encode_batch([b"x"] * count, timestamp_us=0) for count in (1, 2, 3)]
+    assert [header.record_count for header in batch.check_many(b"".join(parts))] == [1, 2, 3]
+    assert batch.check_many(b"") == []
+    with pytest.raises(InvalidBatchError, match="found 4 bytes"):
+        batch.check_many(b"".join(parts) + bytes(4))
+    parts[1][-8] ^= 1
+    with pytest.raises(InvalidBatchError, match="with checksum"):
+        batch.check_many(b"".join(parts))
+
+
+def test_a_request_holds_a_bounded_number_of_batches():
+    """A frame full of smallest batches is refused before it keeps the broker busy for seconds."""
+    one = bytes(batch.encode_batch([b""], timestamp_us=0))
+    assert len(batch.check_many(one * MAX_BATCHES_AT_ONCE)) == MAX_BATCHES_AT_ONCE
+    with pytest.raises(InvalidBatchError, match="at most 4096 batches in one request"):
+        batch.check_many(one * (MAX_BATCHES_AT_ONCE + 1))
