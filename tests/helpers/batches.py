@@ -1,7 +1,7 @@
 """Record batches for tests: a strategy, a plain reader to compare with, and ways to make bad ones.
 
-The reader is written from the byte map with `struct` and slices alone, one record after the other, so that it shares
-no code and no trick with the codec that it judges.
+The reader is written from the byte map with `struct` and slices alone, one record after the other, so that
+it shares no code and no trick with the codec that it judges.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = [str(HERE / "sanitized_walk.c"), str(SOURCES / "batch_walk.c")]
     command = [compiler, *FLAGS, f"-I{SOURCES}", *sources, "-o", str(target)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
-    if built.returncode and "sanitize" in built.stderr + built.stdout or "-lasan" in built.stderr:
+    if (built.returncode and "sanitize" in built.stderr + built.stdout) or "-lasan" in built.stderr:
         pytest.skip(f"the compiler has no sanitizers: {built.stderr[-300:]}")
     assert built.returncode == 0, built.stderr
     return target

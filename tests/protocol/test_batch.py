@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.helpers import batches
 from tests.helpers.batches import Record
+
 from tidelog.protocol import batch
 from tidelog.protocol.batch import Attributes, BinaryColumn, Codec, RoutingColumns
 from tidelog.protocol.columns import RETRY

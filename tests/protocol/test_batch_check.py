@@ -4,9 +4,9 @@ import struct
 
 import numpy as np
 import pytest
-
 from tests.helpers import batches
 from tests.helpers.batches import Record
+
 from tidelog.protocol import batch
 from tidelog.protocol.batch import Attributes, Codec, RoutingColumns
 from tidelog.protocol.batch_check import MAX_BATCHES_AT_ONCE
@@ -73,7 +73,7 @@ def test_every_shortened_length_is_refused(codec: Codec):
 def test_trailing_bytes_are_refused(codec: Codec, extra: int):
     """Zero bytes after the last column are not padding when they reach the next multiple of 8."""
     data = batches.encode([*SMALL, Record(b"a" * 400)], codec=codec) + bytes(extra)
-    with pytest.raises(InvalidBatchError, match="payload columns, found|at most 7 zero bytes after the zstd frame"):
+    with pytest.raises(InvalidBatchError, match=r"payload columns, found|at most 7 zero bytes after the zstd frame"):
         batch.check_from_producer(patched(data, "<I", 4, len(data)))
 
 

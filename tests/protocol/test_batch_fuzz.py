@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.helpers import batches
 from tests.helpers.batches import Record
+
 from tidelog.protocol import batch
 from tidelog.protocol.batch import Codec, RoutingColumns
 from tidelog.protocol.errors import TidelogError

@@ -2,9 +2,9 @@
 
 import pytest
 import xxhash
-
 from tests.helpers import batches
 from tests.helpers.batches import Record
+
 from tidelog.protocol import batch
 from tidelog.protocol.errors import CorruptError, InvalidBatchError
 
@@ -41,7 +41,7 @@ def test_a_stored_batch_verifies_until_any_bit_changes():
     for at in range(len(data)):
         for bit in range(8):
             data[at] ^= 1 << bit
-            with pytest.raises(CorruptError, match="bad (leader|local|body) checksum"):
+            with pytest.raises(CorruptError, match=r"bad (leader|local|body) checksum"):
                 batch.verify(data, 0, segment_seed=SEED, segment_position=PLACE)
             data[at] ^= 1 << bit
 

@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 import zstandard
-
 from tests.helpers import batches
+
 from tidelog.protocol import batch
 from tidelog.protocol.batch import Codec
 from tidelog.protocol.compression import compress, decompress

@@ -1,0 +1,1 @@
+"""Bytes that must never change: what is on disks and wires already."""

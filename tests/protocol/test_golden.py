@@ -1,0 +1,92 @@
+"""The bytes on disks and wires, exactly."""
+
+import pytest
+from tests.golden import cases
+from tests.helpers import batches
+from tests.helpers.batches import Record
+
+from tidelog.protocol import batch
+from tidelog.protocol.batch import Codec
+from tidelog.protocol.connection import ServerConnection
+from tidelog.protocol.frames import decode_frame
+from tidelog.protocol.messages import decode_error, decode_reply, decode_request
+
+TIME_US = 1_736_866_800_000_000
+
+
+@pytest.mark.parametrize("name", list(cases.CASES))
+def test_encoders_make_the_golden_bytes(name: str):
+    """Same input, same bytes, for ever."""
+    assert cases.CASES[name]().hex(" ", 8) == cases.read(name).hex(" ", 8)
+
+
+def test_every_golden_file_has_a_case():
+    """No file is left that no test reads."""
+    assert {path.stem for path in cases.FOLDER.glob("*.hex")} == {*cases.CASES, "zstd_batch"}
+
+
+def test_golden_batches_decode_to_what_they_were_made_of():
+    """What some disk holds is read as it was meant."""
+    assert batches.decoded(cases.read("plain_batch")) == [
+        Record(b"hello", timestamp_us=TIME_US),
+        Record(b"tidelog", timestamp_us=TIME_US),
+    ]
+    assert batches.decoded(cases.read("full_batch")) == [
+        Record(b"v1", None, [("source", b"web"), ("source", None)], TIME_US),
+        Record(None, b"k2", [], -1),
+        Record(b"", b"", [("ключ🔑", b"\xff")], TIME_US + 1),
+    ]
+    stored = cases.read("stored_batch")
+    batch.verify(stored, 0, segment_seed=0xDEADBEEF, segment_position=4096)
+    assert batch.decode_batch(stored).offsets.tolist() == [1000, 1001]
+    routed = batch.decode_batch(cases.read("routed_batch"))
+    assert routed.offsets.tolist() == [0, 4]
+    assert list(routed.routing.schedule_names or ()) == [b"reminder:o-1", b""]
+    assert len(batch.decode_batch(cases.read("control_batch"))) == 0
+
+
+def test_the_golden_compressed_batch_decodes():
+    """A batch that an earlier zstd wrote is read by this one."""
+    data = cases.read("zstd_batch")
+    assert batch.check_from_producer(data).codec == Codec.ZSTD
+    expected = [b"line %d of a log that repeats itself" % at for at in range(20)]
+    assert batch.decode_batch(data).values.to_list() == expected
+
+
+@pytest.mark.parametrize("name", ["hello_request", "metadata_request", "produce_request", "fetch_request"])
+def test_golden_requests_decode_and_encode_again(name: str):
+    """A request of another client is read whole, its bulk included."""
+    frame = decode_frame(memoryview(cases.read(name)))
+    request = decode_request(frame.api, frame.control)
+    assert type(request).__name__.lower() == name.removesuffix("_request")
+    assert bytes(frame.bulk) == (cases.read("plain_batch") if name == "produce_request" else b"")
+
+
+@pytest.mark.parametrize("name", ["hello_reply", "produce_reply", "fetch_reply"])
+def test_golden_replies_decode(name: str):
+    """A reply of another broker is read whole, its bulk included."""
+    frame = decode_frame(memoryview(cases.read(name)))
+    assert frame.is_reply
+    assert type(decode_reply(frame.api, frame.control)).__name__.lower() == name.replace("_", "")
+    assert bytes(frame.bulk) == (cases.read("stored_batch") if name == "fetch_reply" else b"")
+
+
+def test_the_golden_error_is_typed():
+    """An error frame becomes its own class, with details."""
+    frame = decode_frame(memoryview(cases.read("error_reply")))
+    error = decode_error(frame.control)
+    assert frame.is_error
+    assert (error.code, error.details) == ("OFFSET_OUT_OF_RANGE", {"start": 900, "end": 1002})
+
+
+def test_a_broker_understands_the_golden_hello():
+    """The first frame of another client opens a connection."""
+    server = ServerConnection()
+    hello = cases.read("hello_request")
+    room = server.buffer.writable()
+    room[: len(hello)] = hello
+    room.release()
+    server.buffer.received(len(hello))
+    request = server.next_request()
+    assert request is not None
+    assert (request.api, request.correlation_id, request.problem) == (1, 1, None)
