@@ -1,0 +1,40 @@
+"""State that is computed from a log's batches, and how it survives without reading them all again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...protocol.batch import BatchHeader
+
+FIRST_FOLD_SECTION = 16
+"""Section ids below this are the log's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One part of a snapshot. A version that does not know its id refuses it, unless it is `optional`."""
+
+    id: int
+    version: int
+    data: bytes
+    optional: bool = False
+
+
+class Fold(Protocol):
+    """A fold over one log. `apply_batch` runs for every batch in order, the same live and in recovery."""
+
+    def section_ids(self) -> frozenset[int]:
+        """Return the ids that `restore` knows, `FIRST_FOLD_SECTION` and up."""
+        ...
+
+    def apply_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        """Take in a stored batch: the stamped header and all of its bytes, valid during the call only."""
+        ...
+
+    def sections(self) -> list[Section]:
+        """Return the state after the last batch that was applied."""
+        ...
+
+    def restore(self, sections: Sequence[Section]) -> None:
+        """Replace the state by what `sections` once returned."""
+        ...

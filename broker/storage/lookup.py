@@ -1,0 +1,174 @@
+"""Find batches inside one loaded segment: the index says where to start, the headers decide.
+
+Every function verifies the batch that its index row points at, and raises `UnreadableError` when the bytes
+are not what they should be; the caller then rebuilds the index, which finds the damage, and asks again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...protocol.batch import decode_batch
+from .entries import Entries, StopReason, Walk, end_offset, end_offsets, walk_headers
+from .scan import is_body_intact
+from .segment import Segment
+from .sparse_index import SparseIndex
+
+# A lookup starts at most two index intervals before its batch; this many headers are read at a time.
+_STEP = 64
+
+
+class UnreadableError(Exception):
+    """An index row or a batch chain does not lead to intact batches (never leaves the package)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Whole batches back to back in one segment."""
+
+    segment: Segment
+    position: int
+    end_position: int
+    start: int
+    end: int
+
+
+def find_batch(segment: Segment, offset: int) -> np.void:
+    """Return the header of the batch that holds an offset."""
+    index = _index_of(segment)
+    for entries in _walk_from_row(segment, index, index.at_offset(offset)):
+        place = int(end_offsets(entries).searchsorted(offset, "right"))
+        if place < len(entries):
+            if int(entries[place]["base_offset"]) > offset:
+                break
+            return entries[place]
+    raise UnreadableError
+
+
+def find_run(segment: Segment, first: np.void, max_bytes: int, upto: int) -> Run | None:
+    """Return the batches from `first` on that fit into `max_bytes` (one at least) and end at or below `upto`."""
+    index = _index_of(segment)
+    position, start = int(first["position"]), int(first["base_offset"])
+    end_position = position + int(first["length"])
+    end = end_offset(first)
+    if end > upto:
+        return None
+    limit = segment.next_gap_position(position, position + max(max_bytes, end_position - position))
+    row = min(index.at_position(limit), index.at_offset(upto))
+    target = index.row(row)
+    if target.position > end_position:
+        end_position, end = target.position, target.base_offset
+        rest = _walk_from_row(segment, index, row)
+    else:
+        rest = _walk(segment, end_position)
+    for entries in rest:
+        ends, end_positions = end_offsets(entries), entries["position"] + entries["length"]
+        fits = (end_positions <= limit) & (ends <= upto)
+        count = len(fits) if fits.all() else int(fits.argmin())
+        if count:
+            end_position, end = int(end_positions[count - 1]), int(ends[count - 1])
+        if count < len(fits):
+            break
+    return Run(segment, position, end_position, start, end)
+
+
+def first_at_append_time(segment: Segment, time_us: int) -> int | None:
+    """Return the base offset of the first batch that was appended at or after a time."""
+    index = _index_of(segment)
+    for entries in _batches(segment, index, index.before_append_time(time_us)):
+        late = entries["append_time_us"] >= time_us
+        if late.any():
+            return int(entries[int(late.argmax())]["base_offset"])
+    return None
+
+
+def first_at_timestamp(segment: Segment, time_us: int) -> int | None:
+    """Return the first offset whose producer timestamp is a time or later."""
+    index = _index_of(segment)
+    for entries in _batches(segment, index, index.before_timestamp(time_us)):
+        for entry in entries[entries["max_timestamp_us"] >= time_us]:
+            late = _timestamps(segment, entry) >= time_us
+            if late.any():
+                return int(entry["base_offset"]) + int(late.argmax())
+    return None
+
+
+def last_below_timestamp(segment: Segment, time_us: int) -> int | None:
+    """Return the last offset whose producer timestamp is below a time."""
+    index = _index_of(segment)
+    found: int | None = None
+    row = index.last_below_timestamp(time_us)
+    if row < 0:
+        return None
+    for entries in _batches(segment, index, row):
+        for entry in entries[entries["min_timestamp_us"] < time_us]:
+            early = np.flatnonzero(_timestamps(segment, entry) < time_us)
+            if len(early):
+                found = int(entry["base_offset"]) + int(early[-1])
+    return found
+
+
+def _timestamps(segment: Segment, entry: np.void) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    view = segment.bytes().view
+    if not is_body_intact(view, entry):
+        raise DamagedBodyError(int(entry["base_offset"]), end_offset(entry))
+    position = int(entry["position"])
+    return decode_batch(view[position : position + int(entry["length"])]).timestamps_us
+
+
+class DamagedBodyError(Exception):
+    """A batch's header is intact but its records are not (never leaves the package)."""
+
+    def __init__(self, start: int, end: int) -> None:
+        super().__init__(start, end)
+        self.start, self.end = start, end
+
+
+def _index_of(segment: Segment) -> SparseIndex:
+    assert segment.index is not None, f"{segment!r} is not loaded"
+    return segment.index
+
+
+def _batches(segment: Segment, index: SparseIndex, row: int) -> Iterator[Entries]:
+    """Yield all batches from a row on, over known gaps."""
+    if len(index) == 0:
+        return
+    position = segment.end_position
+    for entries in _walk_from_row(segment, index, row):
+        yield entries
+        position = int(entries[-1]["position"]) + int(entries[-1]["length"])
+    while position < segment.end_position:
+        gap = segment.gap_at(position)
+        if gap is None:
+            raise UnreadableError
+        position = gap.end_position
+        for entries in _walk(segment, position):
+            yield entries
+            position = int(entries[-1]["position"]) + int(entries[-1]["length"])
+
+
+def _walk_from_row(segment: Segment, index: SparseIndex, row: int) -> Iterator[Entries]:
+    if row < 0:
+        raise UnreadableError
+    target = index.row(row)
+    is_first = target.position < segment.end_position
+    for entries in _walk(segment, target.position):
+        if is_first and int(entries[0]["base_offset"]) != target.base_offset:
+            raise UnreadableError
+        is_first = False
+        yield entries
+    if is_first:
+        raise UnreadableError
+
+
+def _walk(segment: Segment, position: int) -> Iterator[Entries]:
+    """Yield batches from a position up to the segment's end or the first bad header."""
+    data = segment.bytes()
+    while position < len(data.view):
+        walk: Walk = walk_headers(data.view, position=position, end=len(data.view), seed=data.seed, limit=_STEP)
+        if len(walk):
+            yield walk.entries
+        if walk.reason is not StopReason.LIMIT:
+            return
+        position = walk.position

@@ -1,0 +1,120 @@
+"""One segment of a log: a header page, then batches back to back.
+
+Only the last segment of a log grows. A sealed one keeps its file and index only while somebody reads it.
+"""
+
+import xxhash
+
+from ...protocol.segment_header import SEGMENT_HEADER_BYTES
+from .files import File
+from .scan import Gap, SegmentBytes
+from .sparse_index import SparseIndex
+
+
+class Segment:
+    """What is known about one segment; `None` is what nobody has looked up yet."""
+
+    __slots__ = (
+        "base_offset",
+        "capacity",
+        "end_offset",
+        "file",
+        "first_append_us",
+        "gaps",
+        "index",
+        "is_index_stored",
+        "is_readable",
+        "is_sealed",
+        "last_append_us",
+        "max_timestamp_us",
+        "min_timestamp_us",
+        "path",
+        "reserve_step",
+        "reserved",
+        "seed",
+        "size",
+    )
+
+    def __init__(self, path: str, base_offset: int, seed: int, *, end_offset: int | None = None) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self.seed = seed
+        self.end_offset = base_offset if end_offset is None else end_offset
+        self.is_sealed = end_offset is not None
+        self.is_readable = True
+        self.file: File | None = None
+        self.index: SparseIndex | None = None
+        self.is_index_stored = False
+        self.gaps: list[Gap] = []
+        self.size: int | None = None  # bytes in use, the header page included: the position of the end
+        self.first_append_us: int | None = None
+        self.last_append_us: int | None = None
+        self.min_timestamp_us: int | None = None
+        self.max_timestamp_us: int | None = None
+        self.capacity = 0
+        self.reserved = 0
+        self.reserve_step = 0
+
+    def __repr__(self) -> str:
+        state = "sealed" if self.is_sealed else "active"
+        return f"<Segment {self.path!r} {state} offsets {self.base_offset}..{self.end_offset}>"
+
+    @classmethod
+    def active(cls, path: str, base_offset: int, seed: int, file: File, index: SparseIndex) -> "Segment":
+        """Return a segment that can be appended to."""
+        segment = cls(path, base_offset, seed)
+        segment.file, segment.index = file, index
+        segment.capacity = file.size()
+        segment.size = SEGMENT_HEADER_BYTES
+        return segment
+
+    @property
+    def end_position(self) -> int:
+        """Where the next batch would go, or where the last one ends."""
+        assert self.size is not None, f"the end of {self.path} was not looked up"
+        return self.size
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether any batch is known to be in it."""
+        return self.first_append_us is not None
+
+    def bytes(self) -> SegmentBytes:
+        """Return its bytes up to the end for reading."""
+        assert self.file is not None, f"{self.path} is not open"
+        view = self.file.view(self.capacity or self.file.size())
+        return SegmentBytes(view[: self.size] if self.size is not None else view, self.seed, self.file.data_from)
+
+    def take_times(self) -> None:
+        """Copy from a closed index what is asked for most often, so that it need not be loaded for that."""
+        index = self.index
+        assert index is not None, f"{self.path} has no index"
+        self.size = index.row(len(index) - 1).position
+        self.last_append_us = index.append_time_us(-1)
+        self.min_timestamp_us, self.max_timestamp_us = index.min_timestamp_us, index.max_timestamp_us
+        if len(index) > 1:
+            self.first_append_us = index.append_time_us(0)
+
+    def seal(self) -> None:
+        """Close the index: nothing is appended any more."""
+        assert self.index is not None, f"{self!r} has no index"
+        assert not self.is_sealed, f"{self!r} is sealed already"
+        self.index.close(self.end_offset, self.end_position, self.last_append_us or 0)
+        self.is_sealed = True
+        self.take_times()
+
+    def gap_at(self, position: int) -> Gap | None:
+        """Return the damaged bytes that start at a position, if that is known."""
+        return next((gap for gap in self.gaps if gap.position == position), None)
+
+    def next_gap_position(self, position: int, limit: int) -> int:
+        """Return where the first damaged bytes after a position start, at most `limit`."""
+        return min([limit, *(gap.position for gap in self.gaps if gap.position > position)])
+
+
+def new_seed(log_id: int, base_offset: int, epoch: int, now_us: int, number: int) -> int:
+    """Return a seed that no other segment file of this broker has had, as far as a hash can.
+
+    Not drawn by lot, so that a run can be repeated; the epoch differs in every run of a broker.
+    """
+    return xxhash.xxh32_intdigest(repr((log_id, base_offset, epoch, now_us, number)).encode())

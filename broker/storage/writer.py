@@ -1,0 +1,187 @@
+"""Append batches to the active segment, and go on in the next one when it is full or too old."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...protocol.batch import BatchHeader, stamp_leader, stamp_local
+from ...protocol.segment_header import SEGMENT_HEADER_BYTES
+from ..errors import BatchTooLargeError, storage_error
+from .files import File
+from .layout import next_path
+from .roll import Roll, header_page, prepare_file
+from .segment import Segment, new_seed
+from .segments import Segments
+from .sparse_index import NO_MAX, NO_MIN, SparseIndex
+
+_WIPED_HEADER = bytes(128)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One batch and where it goes."""
+
+    header: BatchHeader
+    segment: Segment
+    position: int
+    base_offset: int
+    end_offset: int
+    at: int  # its place in the caller's buffer
+
+
+class Writer:
+    """The end of a log. Not durable by itself: `rolls` is what the sync thread still has to prove."""
+
+    def __init__(self, segments: Segments, log_id: int, last_append_us: int) -> None:
+        self.rolls: list[Roll] = []
+        self.prepared: File | None = None
+        self.last_append_us = last_append_us
+        self.appended_bytes = 0
+        self._segments = segments
+        self._log_id = log_id
+        self._number = 0
+        self._must_roll = False
+
+    def __repr__(self) -> str:
+        return f"<Writer at {self._segments.active!r}, {len(self.rolls)} rolls pending>"
+
+    @property
+    def end_offset(self) -> int:
+        """The offset the next record gets."""
+        return self._segments.active.end_offset
+
+    def append(
+        self, data: memoryview, headers: Sequence[BatchHeader], *, now_us: int, epoch: int, synced_upto: int
+    ) -> list[Placed]:
+        """Stamp and write batches; whatever is raised, the log is as it was before."""
+        self._check_sizes(headers)
+        now_us = max(now_us, self.last_append_us)
+        staged: list[Segment] = []
+        placed: list[Placed] = []
+        segment, offset, at = self._segments.active, self.end_offset, 0
+        position = segment.end_position
+        try:
+            if self._is_due(segment, now_us):
+                segment, position = self._stage_next(staged, offset, epoch, now_us), SEGMENT_HEADER_BYTES
+            for header in headers:
+                if position + header.batch_length > segment.capacity:
+                    segment, position = self._stage_next(staged, offset, epoch, now_us), SEGMENT_HEADER_BYTES
+                stamp_leader(data, at, base_offset=offset, append_time_us=now_us, leader_epoch=epoch)
+                stamp_local(data, at, synced_upto=synced_upto, segment_seed=segment.seed, segment_position=position)
+                end_offset = offset if header.is_control else offset + header.record_count
+                placed.append(Placed(header, segment, position, offset, end_offset, at))
+                offset, position, at = end_offset, position + header.batch_length, at + header.batch_length
+            self._write(data[:at], placed)
+        except OSError as error:
+            self._undo(placed, staged)
+            raise storage_error(error, f"an append to {self._segments.folder}") from error
+        self._commit(placed, staged, now_us)
+        return placed
+
+    def _check_sizes(self, headers: Sequence[BatchHeader]) -> None:
+        limit = self._segments.settings.segment_bytes - SEGMENT_HEADER_BYTES
+        for header in headers:
+            if header.batch_length > limit:
+                raise BatchTooLargeError(
+                    f"expected a batch of at most {limit} bytes (a segment without its header page),"
+                    f" found {header.batch_length}",
+                    limit=limit,
+                    found=header.batch_length,
+                )
+
+    def _is_due(self, segment: Segment, now_us: int) -> bool:
+        if self._must_roll:
+            return True
+        age = self._segments.settings.max_segment_age_us
+        return age is not None and segment.first_append_us is not None and now_us - segment.first_append_us >= age
+
+    # ------------------------------------------------------------------------------------- writing bytes
+
+    def _write(self, data: memoryview, placed: Sequence[Placed]) -> None:
+        """Write each segment's part of the run in one call."""
+        first = 0
+        for place, batch in enumerate(placed):
+            following = placed[place + 1] if place + 1 < len(placed) else None
+            if following is None or following.segment is not batch.segment:
+                begin, end = placed[first], batch.at + batch.header.batch_length
+                assert begin.segment.file is not None, f"{begin.segment!r} has no file"
+                begin.segment.file.write_at(begin.position, data[begin.at : end])
+                first = place + 1
+
+    def _undo(self, placed: Sequence[Placed], staged: Sequence[Segment]) -> None:
+        """Make sure that nothing of a refused run is ever taken for a batch: wipe its headers, drop new files."""
+        for batch in placed:
+            if batch.segment in staged:
+                continue
+            try:
+                assert batch.segment.file is not None, f"{batch.segment!r} has no file"
+                batch.segment.file.write_at(batch.position, _WIPED_HEADER[: batch.header.batch_length])
+            except OSError:
+                # What lies behind the end of a segment that has a successor is never read.
+                self._must_roll = True
+        for segment in staged:
+            self._discard(segment)
+
+    def _discard(self, segment: Segment) -> None:
+        try:
+            self._segments.files.unlink(segment.path)
+        except OSError:
+            return  # without a header page the next start removes it
+
+    def _commit(self, placed: Sequence[Placed], staged: Sequence[Segment], now_us: int) -> None:
+        old = self._segments.active
+        following = iter(staged)
+        self.last_append_us = now_us
+        for batch in placed:
+            segment, header = batch.segment, batch.header
+            while segment is not old:
+                old = self._roll_to(old, next(following))
+            assert segment.index is not None, f"{segment!r} has no index"
+            low, high = header.min_timestamp_us, header.max_timestamp_us
+            if header.is_control:
+                low, high = NO_MIN, NO_MAX
+            segment.index.add(batch.position, batch.base_offset, now_us, low, high)
+            segment.end_offset = batch.end_offset
+            segment.size = batch.position + header.batch_length
+            segment.last_append_us = now_us
+            if segment.first_append_us is None:
+                segment.first_append_us = now_us
+            self.appended_bytes += header.batch_length
+
+    # ------------------------------------------------------------------------------------------- rolling
+
+    def roll_if_aged(self, now_us: int, epoch: int) -> bool:
+        """Start a new segment although nothing is appended, so that an idle log ages out."""
+        segment = self._segments.active
+        now_us = max(now_us, self.last_append_us)
+        if not segment.has_batches or not self._is_due(segment, now_us):
+            return False
+        staged: list[Segment] = []
+        try:
+            self._roll_to(segment, self._stage_next(staged, segment.end_offset, epoch, now_us))
+        except OSError:
+            return False
+        return True
+
+    def _roll_to(self, old: Segment, new: Segment) -> Segment:
+        old.seal()
+        self._must_roll = False
+        self._segments.add(new)
+        page = header_page(self._log_id, new, self._segments.settings)
+        self.rolls.append(Roll(self._segments.folder, old, new, page))
+        return new
+
+    def _stage_next(self, staged: list[Segment], base_offset: int, epoch: int, now_us: int) -> Segment:
+        """Return a new segment that takes effect with `_roll_to`."""
+        file, self.prepared = self.prepared, None
+        if file is None:
+            file = prepare_file(self._segments.files, self.new_path(), self._segments.settings.segment_bytes)
+        seed = new_seed(self._log_id, base_offset, epoch, now_us, self._number)
+        index = SparseIndex(self._segments.settings.index_interval_bytes)
+        segment = Segment.active(file.path, base_offset, seed, file, index)
+        staged.append(segment)
+        return segment
+
+    def new_path(self) -> str:
+        """Return a path for the next prepared file, never one that was given out before."""
+        self._number += 1
+        return next_path(self._segments.folder, self._number)
