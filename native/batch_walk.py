@@ -1,8 +1,8 @@
 """Walk the batch headers of a segment at C speed.
 
-What the walk checks is what can be known from one header alone: magic, length, the leader's and the local checksum.
-Whether epochs and offsets continue, and whether the body's checksum holds, is the caller's to decide: it needs the
-batch before, and xxh3 over slices is as fast from Python.
+What the walk checks is what can be known from one header alone: magic, length, the leader's and the local
+checksum. Whether epochs and offsets continue, and whether the body's checksum holds, is the caller's to
+decide: it needs the batch before, and xxh3 over slices is as fast from Python.
 """
 
 from dataclasses import dataclass
@@ -57,8 +57,8 @@ class StopReason(IntEnum):
 class Walk:
     """The good headers in order, where the walk stopped and why.
 
-    `position` is the byte position of the first batch that was not taken: `end` itself for END, the batch to go on
-    with for LIMIT.
+    `position` is the byte position of the first batch that was not taken: `end` itself for END, the batch
+    to go on with for LIMIT.
     """
 
     entries: npt.NDArray[np.void]
@@ -74,13 +74,14 @@ def walk_headers(
 ) -> Walk:
     """Read batch headers of `view[position:end]` and stop at the first that cannot be trusted.
 
-    Positions are counted from the start of `view`, which must be the start of the segment, because the local checksum
-    is seeded with `seed` and the position. ZERO means that the header bytes there (or what is left of them) are all
-    zero: nothing was ever written. The interpreter lock is released for the whole walk.
+    Positions are counted from the start of `view`, which must be the start of the segment, because the
+    local checksum is seeded with `seed` and the position. ZERO means that the header bytes there (or what
+    is left of them) are all zero: nothing was ever written. The interpreter lock is released for the whole
+    walk.
     """
     data = memoryview(view)
     if not 0 <= position <= end <= data.nbytes:
-        raise ValueError(f"expected 0 <= position <= end <= {data.nbytes}, found position {position}, end {end}")
+        raise ValueError(f"expected 0 <= position <= end <= {data.nbytes}, found {position} and {end}")
     if limit < 0:
         raise ValueError(f"expected a limit of 0 or more entries, found {limit}")
     room = min(limit, (end - position) // HEADER_BYTES)

@@ -1,8 +1,9 @@
 """Describe the C extension `tidelog.native._native` to cffi (API mode, stable ABI).
 
-setuptools runs this file through `cffi_modules` in setup.py, from the root of a checkout, of an unpacked sdist or of
-an isolated copy. The C sources are therefore named relative to the working directory: setuptools refuses absolute
-paths when it packs an sdist, and the sources lie beside this file in all three places.
+setuptools runs this file through `cffi_modules` in setup.py, from the root of a checkout, of an unpacked
+sdist or of an isolated copy. The C sources are therefore named relative to the working directory:
+setuptools refuses absolute paths when it packs an sdist, and the sources lie beside this file in all three
+places.
 """
 
 import os
