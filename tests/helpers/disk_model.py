@@ -26,6 +26,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import cast
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
@@ -121,6 +122,13 @@ class Inode:
     def _grow_map(self, end: int) -> None:
         # Fails with BufferError when a view exists: give the file its size when you create it.
         self.memory.resize(max(end, 2 * len(self.memory)))
+
+    def copy(self) -> Inode:
+        """Return the same file with the same past."""
+        new = Inode(self.size, self.memory[: self.used])
+        new.before = {page: list(versions) for page, versions in self.before.items()}
+        new.dirty, new.sizes, new.size_dirty = set(self.dirty), list(self.sizes), self.size_dirty
+        return new
 
     def after_power_loss(self, rng: random.Random, loss: Loss) -> Inode:
         """Return what the disk may hold of this file."""
@@ -225,20 +233,44 @@ class Disk:
                 rest.append(change)
         self.pending = [change for change in rest if change]
 
+    def copy(self) -> Disk:
+        """Return the same disk with the same past, as a second process after a kill would find it."""
+        copies: dict[int, Node] = {}
+
+        def copy(node: Node) -> Node:
+            known = copies.get(id(node))
+            return known if known is not None else copy_inode(node) if isinstance(node, Inode) else copy_folder(node)
+
+        def copy_inode(node: Inode) -> Inode:
+            new = copies[id(node)] = node.copy()
+            return new
+
+        def copy_folder(node: Folder) -> Folder:
+            if id(node) in copies:
+                return cast("Folder", copies[id(node)])
+            new = copies[id(node)] = Folder()
+            new.entries = {name: copy(inner) for name, inner in node.entries.items()}
+            new.durable = {name: copy(inner) for name, inner in node.durable.items()}
+            return new
+
+        root = copy_folder(self.root)
+        pending = [
+            {(copy_folder(owner), name): node and copy(node) for (owner, name), node in change.items()}
+            for change in self.pending
+        ]
+        return Disk(root, pending)
+
     def after_power_loss(self, rng: random.Random, pages: Loss, names: Loss) -> Disk:
         """Return a disk that this one may be found as when the power is back."""
-        surviving = list(_surviving(rng, names, self.pending))
-        overlay: dict[tuple[Folder, str], Node | None] = {}
-        for change in surviving:
+        overlay: Change = {}
+        for change in _surviving(rng, names, self.pending):
             overlay.update(change)
         copies: dict[int, Node] = {}
 
         def copy(node: Node) -> Node:
             if id(node) not in copies:
-                if isinstance(node, Inode):
-                    copies[id(node)] = node.after_power_loss(rng, pages)
-                else:
-                    copies[id(node)] = copy_folder(node)
+                lost = node.after_power_loss(rng, pages) if isinstance(node, Inode) else copy_folder(node)
+                copies[id(node)] = lost
             return copies[id(node)]
 
         def copy_folder(folder: Folder) -> Folder:
@@ -251,7 +283,7 @@ class Disk:
             new.durable = dict(new.entries)
             return new
 
-        return Disk(root=copy_folder(self.root))
+        return Disk(copy_folder(self.root))
 
 
 def _set(entries: dict[str, Node], name: str, node: Node | None) -> None:

@@ -246,3 +246,17 @@ def test_holes_are_skipped() -> None:
     file.write_at(2 * PAGE_BYTES + 9, b"x")
     asked = (0, 2 * PAGE_BYTES + 5, 3 * PAGE_BYTES)
     assert [file.data_from(position) for position in asked] == [8192, 8197, 20480]
+
+
+def test_a_copy_has_the_same_past() -> None:
+    """A copied disk loses what the first would lose, and using one does not change the other."""
+    files = PowerLossFiles()
+    file = new_file(files, size=1)
+    file.write_at(0, b"x")
+    files.create("g")
+    other = PowerLossFiles(files.disk.copy())
+    assert (other.read("f"), other.list_folder("")) == (b"x", ["f", "g"])
+    other.write("f", b"y")
+    assert files.read("f") == b"x"
+    assert set(outcomes(PowerLossFiles(files.disk.copy()))) == {b"\0", b"x"}
+    assert set(outcomes(PowerLossFiles(files.disk.copy()), "g")) == {None, b""}
