@@ -67,7 +67,7 @@ class CommitLog(Protocol[TaskT]):
         """Return what a thread must do to make all of it durable, or None."""
         ...
 
-    def finish_sync(self, task: TaskT, error: OSError | None) -> None:
+    def finish_sync(self, task: TaskT, error: TidelogError | None) -> None:
         """Advance the marks, or fence."""
         ...
 
@@ -105,7 +105,7 @@ class _Waits:
 class _Member(Generic[TaskT]):
     """One log and those who wait for it."""
 
-    __slots__ = ("counted_bytes", "dirty_since_us", "in_round", "log", "on_progress", "on_removed", "waits")
+    __slots__ = ("cause", "counted_bytes", "dirty_since_us", "in_round", "log", "on_progress", "on_removed", "waits")
 
     def __init__(self, log: CommitLog[TaskT], on_progress: Callable[[], None]) -> None:
         self.log = log
@@ -114,6 +114,7 @@ class _Member(Generic[TaskT]):
         self.dirty_since_us: int | None = None
         self.counted_bytes = 0
         self.in_round = False
+        self.cause: TidelogError | None = None
         self.on_removed: Callable[[], None] | None = None
 
     @property
@@ -214,7 +215,7 @@ class GroupCommit(Generic[TaskT]):
         if is_reached(log, offset, word):
             done(None)
         elif log.fenced:
-            done(fenced_error())
+            done(fenced_error(self._members[log].cause))
         else:
             member = self._members[log]
             member.waits[word].add(offset, done)
@@ -258,7 +259,7 @@ class GroupCommit(Generic[TaskT]):
             self._give_room()
         return [task for _member, task in self._round]
 
-    def round_done(self, errors: Sequence[OSError | None]) -> None:
+    def round_done(self, errors: Sequence[TidelogError | None]) -> None:
         """Take the results of the running round, one per task in its order, and tell all who waited."""
         finished, self._round = self._round, []
         assert len(errors) == len(finished), f"expected {len(finished)} results, found {len(errors)}"
@@ -266,6 +267,7 @@ class GroupCommit(Generic[TaskT]):
         for (member, task), error in zip(finished, errors, strict=True):
             member.in_round = False
             member.log.finish_sync(task, error)
+            member.cause = error or member.cause
             self._synced_logs += 1
             self._failed_syncs += error is not None
             if member.on_removed is not None:
@@ -328,7 +330,7 @@ class GroupCommit(Generic[TaskT]):
         calls: list[Callable[[], None]] = [_call(done, None) for done in reached]
         if log.fenced:
             self._wanted.pop(member, None)
-            calls += [_call(done, fenced_error()) for done in member.take_all()]
+            calls += [_call(done, fenced_error(member.cause)) for done in member.take_all()]
         elif member.is_wanted:
             self._wanted[member] = None
         calls.append(member.on_progress)
@@ -340,9 +342,10 @@ class GroupCommit(Generic[TaskT]):
             retry()
 
 
-def fenced_error() -> LogFencedError:
+def fenced_error(cause: TidelogError | None = None) -> LogFencedError:
     """Return the error of a log whose sync failed."""
-    return LogFencedError("expected a log that takes writes, found one fenced because a sync of it failed; reopen it")
+    why = f" ({cause.message})" if cause else ""
+    return LogFencedError(f"expected a log that takes writes, found one fenced because a sync of it failed{why}")
 
 
 def _nobody() -> None:

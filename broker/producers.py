@@ -37,13 +37,11 @@ from ..protocol.errors import (
     UnknownProducerError,
 )
 from ..protocol.limits import REMEMBERED_BATCHES
+from .producer_id import is_named
 from .storage.fold import FIRST_FOLD_SECTION, Section
 
 PRODUCERS_SECTION = FIRST_FOLD_SECTION
 PRODUCERS_VERSION = 1
-
-NAMED_PRODUCER = 1 << 62
-"""This bit in a producer id says that it belongs to a name, so that the table knows how long to keep it."""
 
 UNNAMED_EXPIRY_US = 15 * 60 * 1_000_000
 NAMED_EXPIRY_US = 7 * 86_400 * 1_000_000
@@ -209,7 +207,7 @@ class ProducerTable:
         return _Known(session.epoch, session.last_sequence)
 
     def _check_named(self, header: BatchHeader) -> None:
-        if not header.producer_id & NAMED_PRODUCER:
+        if not is_named(header.producer_id):
             return
         current = self._named_epoch(header.producer_id)
         if current is None or header.producer_epoch == current:
@@ -263,7 +261,7 @@ class ProducerTable:
         over: list[int] = []
         for producer_id, session in self._sessions.items():
             silent_us = now_us - session.used_us
-            if producer_id & NAMED_PRODUCER:
+            if is_named(producer_id):
                 if silent_us > NAMED_EXPIRY_US:
                     over.append(producer_id)
             elif silent_us > UNNAMED_EXPIRY_US:

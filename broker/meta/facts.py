@@ -1,0 +1,128 @@
+"""Facts: what is recorded in the broker's own log, one fact a record.
+
+    value:  u8 kind | u8 version | body: MessagePack array of the fact's fields
+
+A fact's body evolves by trailing fields with defaults; a change that an older broker must not overlook gets a new
+version. An unknown kind or version refuses the open: what it said cannot be left out of the state.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from ...protocol.errors import UnsupportedError
+from ...protocol.topic_settings import SettingValue
+
+
+class Fact(msgspec.Struct, array_like=True, gc=False):
+    """Base of all facts; nobody changes one after making it."""
+
+    KIND: ClassVar[int] = 0
+    VERSION: ClassVar[int] = 1
+
+
+class EpochRaised(Fact):
+    """The broker began a new epoch: a start, or a fenced log reopened."""
+
+    KIND = 1
+    epoch: int
+
+
+class TopicCreated(Fact):
+    """A topic exists from here on; `count` is how often its name was made, this time included."""
+
+    KIND = 2
+    topic_id: int
+    name: str
+    count: int
+    partitions: int
+    settings: dict[str, SettingValue]
+    created_us: int
+
+
+class TopicAltered(Fact):
+    """A topic has these settings (all that are given) and this many partitions from here on."""
+
+    KIND = 3
+    topic_id: int
+    partitions: int
+    settings: dict[str, SettingValue]
+
+
+class TopicDeleted(Fact):
+    """The tombstone: a topic is gone, its folders may be removed."""
+
+    KIND = 4
+    topic_id: int
+
+
+class TopicRemoved(Fact):
+    """A deleted topic's folders are gone too; its tombstone is needed no more."""
+
+    KIND = 5
+    topic_id: int
+
+
+class PartitionsMade(Fact):
+    """The folders of the first `partitions` partitions are on disk: one that is missing later was lost."""
+
+    KIND = 6
+    topic_id: int
+    partitions: int
+
+
+class ProducerIdsReserved(Fact):
+    """Producer ids below `upto` may have been given out."""
+
+    KIND = 7
+    upto: int
+
+
+class ProducerNamed(Fact):
+    """A producer name has this id, and this epoch is its latest session."""
+
+    KIND = 8
+    name: str
+    producer_id: int
+    epoch: int
+
+
+class RangeQuarantined(Fact):
+    """Offsets `start` to `end` (exclusive) of a log were found damaged in this broker epoch."""
+
+    KIND = 9
+    log_id: int
+    start: int
+    end: int
+    epoch: int
+
+
+FACTS: dict[int, type[Fact]] = {kind.KIND: kind for kind in Fact.__subclasses__()}
+"""Every kind of fact by its number; a number is never used twice."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoders = {number: msgspec.msgpack.Decoder(kind) for number, kind in FACTS.items()}
+
+
+def encode_fact(fact: Fact) -> bytes:
+    """Return the value of the record that holds a fact."""
+    return bytes((fact.KIND, fact.VERSION)) + _encoder.encode(fact)
+
+
+def decode_fact(value: bytes) -> Fact:
+    """Read a record's value. Raises UnsupportedError for a kind or version this broker does not know."""
+    kind, version = (value[0], value[1]) if len(value) >= 2 else (0, 0)
+    known = FACTS.get(kind)
+    if known is None or version != known.VERSION:
+        raise UnsupportedError(
+            f"expected facts of kinds 1 to {max(FACTS)}, version 1, found kind {kind}, version {version}:"
+            " a later broker wrote this data directory",
+            kind=kind,
+            version=version,
+        )
+    try:
+        return _decoders[kind].decode(value[2:])
+    except msgspec.DecodeError as error:
+        raise UnsupportedError(f"expected a {known.__name__}, found a body that does not decode: {error}") from None

@@ -1,0 +1,220 @@
+"""The state that all facts together make.
+
+`apply` is the only way to change it and runs the same live, in recovery and after a snapshot. It checks nothing:
+whoever records a fact has checked it, and a fact once recorded is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+import msgspec
+
+from ...protocol.topic_settings import SettingValue
+from ..producer_id import NAMED_PRODUCER
+from .facts import (
+    EpochRaised,
+    Fact,
+    PartitionsMade,
+    ProducerIdsReserved,
+    ProducerNamed,
+    RangeQuarantined,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+    TopicRemoved,
+)
+
+STATE_VERSION = 1
+
+
+class TopicRecord(msgspec.Struct, array_like=True):
+    """One live topic as recorded; `made` is how many partitions are known to have their folders."""
+
+    id: int
+    name: str
+    count: int
+    partitions: int
+    settings: dict[str, SettingValue]
+    created_us: int
+    changed_version: int
+    made: int = 0
+
+
+class NamedProducer(msgspec.Struct, array_like=True, frozen=True):
+    """A named producer's id and the epoch of its latest session."""
+
+    id: int
+    epoch: int
+
+
+class Quarantine(msgspec.Struct, array_like=True, frozen=True):
+    """A damaged range, and the broker epoch in which it was found: it says nothing about later epochs' records."""
+
+    start: int
+    end: int
+    epoch: int
+
+
+class MetaSnapshot(msgspec.Struct, array_like=True):
+    """The state as one MessagePack array."""
+
+    epoch: int
+    version: int
+    next_topic_id: int
+    next_named_id: int
+    producer_ids_upto: int
+    topics: list[TopicRecord]
+    counts: dict[str, int]
+    tombstones: dict[int, int]
+    named: dict[str, NamedProducer]
+    quarantined: dict[int, list[Quarantine]]
+
+
+@dataclass(slots=True)
+class MetaState:
+    """Everything the broker knows beyond its partitions."""
+
+    epoch: int = 0
+    version: int = 0
+    """Rises with every change of a topic: the metadata version that clients compare."""
+    next_topic_id: int = 1
+    next_named_id: int = 1
+    producer_ids_upto: int = 0
+    topics: dict[int, TopicRecord] = field(default_factory=dict[int, TopicRecord])
+    names: dict[str, int] = field(default_factory=dict[str, int])
+    """Live topics by full name."""
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    """How often each name was made, those of deleted topics included."""
+    tombstones: dict[int, int] = field(default_factory=dict[int, int])
+    """Deleted topics whose folders may still exist -> their number of partitions."""
+    named: dict[str, NamedProducer] = field(default_factory=dict[str, NamedProducer])
+    named_epochs: dict[int, int] = field(default_factory=dict[int, int])
+    """Named producers by id -> latest epoch."""
+    quarantined: dict[int, list[Quarantine]] = field(default_factory=dict[int, list[Quarantine]])
+    """By log id."""
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of all live topics."""
+        return sum(topic.partitions for topic in self.topics.values())
+
+    def snapshot(self) -> bytes:
+        """Return the whole state as bytes."""
+        return msgspec.msgpack.encode(
+            MetaSnapshot(
+                self.epoch,
+                self.version,
+                self.next_topic_id,
+                self.next_named_id,
+                self.producer_ids_upto,
+                list(self.topics.values()),
+                self.counts,
+                self.tombstones,
+                self.named,
+                self.quarantined,
+            )
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Become what `snapshot` returned."""
+        saved = msgspec.msgpack.decode(data, type=MetaSnapshot)
+        self.epoch = saved.epoch
+        self.version = saved.version
+        self.next_topic_id = saved.next_topic_id
+        self.next_named_id = saved.next_named_id
+        self.producer_ids_upto = saved.producer_ids_upto
+        self.topics = {topic.id: topic for topic in saved.topics}
+        self.names = {topic.name: topic.id for topic in saved.topics}
+        self.counts = saved.counts
+        self.tombstones = saved.tombstones
+        self.named = saved.named
+        self.named_epochs = {producer.id: producer.epoch for producer in saved.named.values()}
+        self.quarantined = saved.quarantined
+
+
+def apply(state: MetaState, fact: Fact) -> None:
+    """Change the state by one fact."""
+    _APPLY[type(fact)](state, fact)
+
+
+def _epoch_raised(state: MetaState, fact: EpochRaised) -> None:
+    state.epoch = max(state.epoch, fact.epoch)
+
+
+def _topic_created(state: MetaState, fact: TopicCreated) -> None:
+    state.version += 1
+    state.topics[fact.topic_id] = TopicRecord(
+        fact.topic_id,
+        fact.name,
+        fact.count,
+        fact.partitions,
+        dict(fact.settings),
+        fact.created_us,
+        state.version,
+    )
+    state.names[fact.name] = fact.topic_id
+    state.counts[fact.name] = fact.count
+    state.next_topic_id = max(state.next_topic_id, fact.topic_id + 1)
+
+
+def _topic_altered(state: MetaState, fact: TopicAltered) -> None:
+    state.version += 1
+    topic = state.topics[fact.topic_id]
+    topic.partitions = fact.partitions
+    topic.settings = dict(fact.settings)
+    topic.changed_version = state.version
+
+
+def _topic_deleted(state: MetaState, fact: TopicDeleted) -> None:
+    state.version += 1
+    topic = state.topics.pop(fact.topic_id)
+    del state.names[topic.name]
+    state.tombstones[topic.id] = topic.partitions
+    for log_id in [log_id for log_id in state.quarantined if log_id >> 32 == topic.id]:
+        del state.quarantined[log_id]
+
+
+def _topic_removed(state: MetaState, fact: TopicRemoved) -> None:
+    state.tombstones.pop(fact.topic_id, None)
+
+
+def _partitions_made(state: MetaState, fact: PartitionsMade) -> None:
+    topic = state.topics.get(fact.topic_id)
+    if topic is not None:
+        topic.made = max(topic.made, fact.partitions)
+
+
+def _producer_ids_reserved(state: MetaState, fact: ProducerIdsReserved) -> None:
+    state.producer_ids_upto = max(state.producer_ids_upto, fact.upto)
+
+
+def _producer_named(state: MetaState, fact: ProducerNamed) -> None:
+    state.named[fact.name] = NamedProducer(fact.producer_id, fact.epoch)
+    state.named_epochs[fact.producer_id] = fact.epoch
+    state.next_named_id = max(state.next_named_id, (fact.producer_id & ~NAMED_PRODUCER) + 1)
+
+
+def _range_quarantined(state: MetaState, fact: RangeQuarantined) -> None:
+    ranges = state.quarantined.setdefault(fact.log_id, [])
+    found = Quarantine(fact.start, fact.end, fact.epoch)
+    if found not in ranges:
+        ranges.append(found)
+
+
+_APPLY = cast(
+    "dict[type[Fact], Callable[[MetaState, Fact], None]]",
+    {
+        EpochRaised: _epoch_raised,
+        TopicCreated: _topic_created,
+        TopicAltered: _topic_altered,
+        TopicDeleted: _topic_deleted,
+        TopicRemoved: _topic_removed,
+        PartitionsMade: _partitions_made,
+        ProducerIdsReserved: _producer_ids_reserved,
+        ProducerNamed: _producer_named,
+        RangeQuarantined: _range_quarantined,
+    },
+)
