@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .batch_check import RESERVED_HEADER_PREFIX, check_from_producer, check_many
+from .batch_check import RESERVED_HEADER_PREFIX, check_from_producer
 from .batch_decode import RecordBatch, check_frame, decode_batch
 from .batch_encode import DEFAULT_PRIORITY, encode_batch
 from .batch_header import (
@@ -43,7 +43,6 @@ __all__ = [
     "RecordBatch",
     "RoutingColumns",
     "check_from_producer",
-    "check_many",
     "decode_batch",
     "encode_batch",
     "iterate_headers",

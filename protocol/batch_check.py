@@ -19,9 +19,6 @@ from .limits import (
 RESERVED_HEADER_PREFIX = "tidelog."
 """Header names that begin so are the broker's own: exactly these letters, look-alikes are data."""
 
-MAX_BATCHES_AT_ONCE = 4096
-"""Batches of one `check_many`: a frame full of smallest batches would hold the event loop for seconds."""
-
 BROKER_ONLY = Attributes.ORIGIN_LOG | Attributes.ORIGIN_OFFSET | Attributes.OFFSET_DELTA | Attributes.CONTROL
 """What only a broker writes."""
 
@@ -73,32 +70,6 @@ def check_from_producer(
         raise InvalidBatchError("expected zero in the broker's own fields (bytes 16 to 55), found other bytes")
     _check_messages(decode_columns(header, batch, max_payload_bytes), max_message_bytes)
     return header
-
-
-def check_many(
-    view: bytes | bytearray | memoryview,
-    *,
-    max_batch_bytes: int = MAX_BATCH_BYTES,
-    max_payload_bytes: int = MAX_BATCH_PAYLOAD_BYTES,
-    max_message_bytes: int = MAX_MESSAGE_BYTES,
-) -> list[BatchHeader]:
-    """Return the headers of batches that fill `view` back to back; the first that is refused raises."""
-    data = memoryview(view)
-    headers: list[BatchHeader] = []
-    position = 0
-    while position < len(data):
-        if len(headers) == MAX_BATCHES_AT_ONCE:
-            raise InvalidBatchError(f"expected at most {MAX_BATCHES_AT_ONCE} batches in one request, found more")
-        header = check_from_producer(
-            data,
-            position,
-            max_batch_bytes=max_batch_bytes,
-            max_payload_bytes=max_payload_bytes,
-            max_message_bytes=max_message_bytes,
-        )
-        headers.append(header)
-        position += header.batch_length
-    return headers
 
 
 def _check_allowed(header: BatchHeader) -> None:

@@ -9,7 +9,6 @@ from tests.helpers.batches import Record
 
 from tidelog.protocol import batch
 from tidelog.protocol.batch import Attributes, Codec, RoutingColumns
-from tidelog.protocol.batch_check import MAX_BATCHES_AT_ONCE
 from tidelog.protocol.columns import RETRY
 from tidelog.protocol.errors import (
     BatchTooLargeError,
@@ -269,21 +268,17 @@ def test_limits_of_headers_are_told_in_the_error():
         batch.check_from_producer(batch.encode_batch([b""], headers=[long], timestamp_us=0))
 
 
-def test_batches_back_to_back_are_checked_each():
-    """Headers of all come back in order; one bad batch, or bytes left over, refuse the run."""
+def test_a_batch_is_checked_where_it_lies():
+    """Batches back to back are judged one by one, each within its own bytes; errors name the position."""
     parts = [batch.encode_batch([b"x"] * count, timestamp_us=0) for count in (1, 2, 3)]
-    assert [header.record_count for header in batch.check_many(b"".join(parts))] == [1, 2, 3]
-    assert batch.check_many(b"") == []
-    with pytest.raises(InvalidBatchError, match="found 4 bytes"):
-        batch.check_many(b"".join(parts) + bytes(4))
     parts[1][-8] ^= 1
+    joined = b"".join(parts)
+    positions = [0, len(parts[0]), len(parts[0]) + len(parts[1])]
+    assert batch.check_from_producer(joined, positions[0]).record_count == 1
+    assert batch.check_from_producer(joined, positions[2]).record_count == 3
     with pytest.raises(InvalidBatchError, match="with checksum"):
-        batch.check_many(b"".join(parts))
-
-
-def test_a_request_holds_a_bounded_number_of_batches():
-    """A frame full of smallest batches is refused before it keeps the broker busy for seconds."""
-    one = bytes(batch.encode_batch([b""], timestamp_us=0))
-    assert len(batch.check_many(one * MAX_BATCHES_AT_ONCE)) == MAX_BATCHES_AT_ONCE
-    with pytest.raises(InvalidBatchError, match="at most 4096 batches in one request"):
-        batch.check_many(one * (MAX_BATCHES_AT_ONCE + 1))
+        batch.check_from_producer(joined, positions[1])
+    with pytest.raises(InvalidBatchError, match=f"at position {len(joined)}, found 0 bytes"):
+        batch.check_from_producer(joined, len(joined))
+    with pytest.raises(InvalidBatchError, match="at position 8, found"):
+        batch.check_from_producer(joined, 8)
