@@ -17,6 +17,9 @@ from .compression import decompress
 from .errors import BatchTooLargeError, InvalidBatchError
 from .limits import MAX_BATCH_PAYLOAD_BYTES, MAX_RECORDS_PER_BATCH
 
+MAX_OFFSET = 1 << 62
+"""Offsets stay below this, so that no sum of one with a count leaves int64."""
+
 _RESERVED = bytes(11)
 _CODECS = frozenset(int(codec) for codec in Codec)
 _EMPTY = BinaryColumn(np.zeros(1, dtype=np.int32), memoryview(b""))
@@ -129,6 +132,8 @@ def _check_fields(header: BatchHeader, batch: memoryview) -> None:
         raise InvalidBatchError(f"expected known attributes, found {header.attributes:#x}")
     if bytes(batch[48:52]) + bytes(batch[65:68]) + bytes(batch[84:88]) != _RESERVED:
         raise InvalidBatchError("expected zero in the reserved bytes of the header, found other bytes")
+    if not 0 <= header.base_offset < MAX_OFFSET:
+        raise InvalidBatchError(f"expected a base offset of 0 to {MAX_OFFSET}, found {header.base_offset}")
     lowest = 0 if header.is_control else 1
     if not lowest <= header.record_count <= MAX_RECORDS_PER_BATCH:
         raise InvalidBatchError(

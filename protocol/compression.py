@@ -19,6 +19,11 @@ ZSTD_LEVEL = 3
 MAX_WINDOW_BYTES = 8 * 1024 * 1024
 """RFC 8878 asks every decoder for this much; a frame that needs more (long mode) is refused."""
 
+MAX_SMALL_BLOCKS = 1024
+MIN_MEAN_BLOCK_BYTES = 1024
+"""Blocks that a frame may have: so many, and one more for each so many bytes. Encoders make blocks of up to 128 KiB;
+a frame of millions of empty ones would hold whoever walks it for seconds."""
+
 _FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 _DICTIONARY_ID_BYTES = (0, 1, 2, 4)
 _CONTENT_SIZE_BYTES = (0, 2, 4, 8)
@@ -55,7 +60,7 @@ def decompress(block: memoryview, payload_length: int, max_payload_bytes: int) -
             f"expected a block that grows at most {MAX_DECOMPRESSION_RATIO} times, found one of {len(block)} bytes"
             f" that announces {payload_length}"
         )
-    frame_bytes = _frame_bytes(block)
+    frame_bytes = _frame_bytes(block, MAX_SMALL_BLOCKS + payload_length // MIN_MEAN_BLOCK_BYTES)
     padding = block[frame_bytes:]
     if len(padding) > 7 or any(padding):
         raise InvalidBatchError(f"expected at most 7 zero bytes after the zstd frame, found {len(padding)} bytes")
@@ -83,13 +88,16 @@ def _read_frame(frame: memoryview, payload_length: int) -> memoryview:
     return payload
 
 
-def _frame_bytes(block: memoryview) -> int:
+def _frame_bytes(block: memoryview, max_blocks: int) -> int:
     """Walk a zstd frame (RFC 8878, section 3.1.1) and return where it ends."""
     if bytes(block[:4]) != _FRAME_MAGIC:
         raise InvalidBatchError(f"expected a zstd frame, found the bytes {bytes(block[:4])!r}")
     position = _after_frame_header(block)
-    last = False
+    last, blocks = False, 0
     while not last:
+        blocks += 1
+        if blocks > max_blocks:
+            raise InvalidBatchError(f"expected a zstd frame of at most {max_blocks} blocks, found more")
         if position + 3 > len(block):
             raise InvalidBatchError(f"expected a whole zstd frame, found its end missing after {len(block)} bytes")
         header = int.from_bytes(block[position : position + 3], "little")

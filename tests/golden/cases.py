@@ -1,7 +1,8 @@
 """How each golden file was made.
 
 `python -m tests.golden.cases` writes the files that are missing and touches no other: a file is what some broker's
-disk or some other client holds, so a difference is a broken format, not an outdated file.
+disk or some other client holds, so a difference is a broken format, not an outdated file. Only a struct that gains a
+trailing field makes other bytes by right: then the case takes a new name, and the old file stays, to be decoded.
 """
 
 from __future__ import annotations

@@ -207,6 +207,15 @@ def test_offsets_count_from_the_base():
     assert (found.header.end_offset, found.header.append_time_us, found.header.leader_epoch) == (43, 9, 2)
 
 
+@pytest.mark.parametrize("offset", [-1, 2**62, 2**63 - 1])
+def test_offsets_that_no_log_has_are_refused(offset: int):
+    """A base offset below 0 or so large that sums leave int64 is not decoded."""
+    data = batch.encode_batch([b"a"], timestamp_us=0)
+    batch.stamp_leader(data, 0, base_offset=offset, append_time_us=0, leader_epoch=0)
+    with pytest.raises(InvalidBatchError, match=f"base offset of 0 to {2**62}, found {offset}"):
+        batch.decode_batch(data)
+
+
 def _routing() -> RoutingColumns:
     return RoutingColumns(
         deliver_at_us=np.array([1, 2, 3]),

@@ -14,6 +14,7 @@ from tidelog.protocol import batch
 from tidelog.protocol.batch import Codec, RoutingColumns
 from tidelog.protocol.errors import TidelogError
 
+WIDE_EXTREMES = [2**63 - 1, -(2**63), 2**62, -1]
 EXTREMES = [0, 1, 7, 0x7FFF, 0xFFFF, 1_000_000, 2**31 - 1, 2**31, 2**32 - 8, 2**32 - 1]
 
 
@@ -79,6 +80,11 @@ def test_lying_lengths_allocate_nothing(codec: Codec):
             for value in EXTREMES:
                 data = bytearray(original)
                 struct.pack_into("<I", data, at, value)
+                use(batches.restamp(data))
+        for at in range(0, len(original) - 7, 8):
+            for value in WIDE_EXTREMES:
+                data = bytearray(original)
+                struct.pack_into("<q", data, at, value)
                 use(batches.restamp(data))
         _, peak = tracemalloc.get_traced_memory()
     finally:

@@ -84,6 +84,22 @@ def test_the_payload_length_must_be_the_frames(make: object):
         decompress(block, len(TEXT) + 1, MIB)
 
 
+def test_a_frame_of_empty_blocks_is_refused_at_once():
+    """Millions of blocks that hold nothing are not walked to their end."""
+    block = b"(\xb5/\xfd" + b"\x00\x58" + bytes(3 * 4_000_000)
+    with pytest.raises(InvalidBatchError, match="at most 1042 blocks, found more"):
+        decompress(memoryview(block), len(TEXT), MIB)
+
+
+def test_a_stream_flushed_often_opens():
+    """An encoder that flushes now and then makes small blocks, and is welcome."""
+    compressor = zstandard.ZstdCompressor().compressobj()
+    lines = TEXT.splitlines(keepends=True)[:1000]
+    flush = zstandard.COMPRESSOBJ_FLUSH_BLOCK
+    block = b"".join(compressor.compress(line) + compressor.flush(flush) for line in lines) + compressor.flush()
+    assert bytes(decompress(memoryview(block), sum(map(len, lines)), MIB)) == b"".join(lines)
+
+
 def test_long_windows_are_refused():
     """A frame that wants a decoder to hold more than 8 MiB is not opened."""
     parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=27)
