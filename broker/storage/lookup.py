@@ -10,13 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...protocol.batch import decode_batch
-from .entries import Entries, StopReason, Walk, end_offset, end_offsets, walk_headers
+from .damage import Damage
+from .entries import Entries, Int64s, StopReason, Walk, end_offset, end_offsets, walk_headers
 from .scan import is_body_intact
 from .segment import Segment
 from .sparse_index import SparseIndex
 
 # A lookup starts at most two index intervals before its batch; this many headers are read at a time.
 _STEP = 64
+_NO_TIMES = np.empty(0, dtype=np.int64)
 
 
 class UnreadableError(Exception):
@@ -83,18 +85,18 @@ def first_at_append_time(segment: Segment, time_us: int) -> int | None:
     return None
 
 
-def first_at_timestamp(segment: Segment, time_us: int) -> int | None:
+def first_at_timestamp(segment: Segment, time_us: int, damage: Damage) -> int | None:
     """Return the first offset whose producer timestamp is a time or later."""
     index = _index_of(segment)
     for entries in _batches(segment, index, index.before_timestamp(time_us)):
         for entry in entries[entries["max_timestamp_us"] >= time_us]:
-            late = _timestamps(segment, entry) >= time_us
+            late = _timestamps(segment, entry, damage) >= time_us
             if late.any():
                 return int(entry["base_offset"]) + int(late.argmax())
     return None
 
 
-def last_below_timestamp(segment: Segment, time_us: int) -> int | None:
+def last_below_timestamp(segment: Segment, time_us: int, damage: Damage) -> int | None:
     """Return the last offset whose producer timestamp is below a time."""
     index = _index_of(segment)
     found: int | None = None
@@ -103,26 +105,23 @@ def last_below_timestamp(segment: Segment, time_us: int) -> int | None:
         return None
     for entries in _batches(segment, index, row):
         for entry in entries[entries["min_timestamp_us"] < time_us]:
-            early = np.flatnonzero(_timestamps(segment, entry) < time_us)
+            early = np.flatnonzero(_timestamps(segment, entry, damage) < time_us)
             if len(early):
                 found = int(entry["base_offset"]) + int(early[-1])
     return found
 
 
-def _timestamps(segment: Segment, entry: np.void) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _timestamps(segment: Segment, entry: np.void, damage: Damage) -> Int64s:
+    """Return the timestamps of a batch, none when its records are damaged (which is noted)."""
+    base_offset = int(entry["base_offset"])
+    if damage.find(base_offset) is not None:
+        return _NO_TIMES
     view = segment.bytes().view
     if not is_body_intact(view, entry):
-        raise DamagedBodyError(int(entry["base_offset"]), end_offset(entry))
+        damage.add(base_offset, end_offset(entry))
+        return _NO_TIMES
     position = int(entry["position"])
     return decode_batch(view[position : position + int(entry["length"])]).timestamps_us
-
-
-class DamagedBodyError(Exception):
-    """A batch's header is intact but its records are not (never leaves the package)."""
-
-    def __init__(self, start: int, end: int) -> None:
-        super().__init__(start, end)
-        self.start, self.end = start, end
 
 
 def _index_of(segment: Segment) -> SparseIndex:

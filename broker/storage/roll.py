@@ -62,8 +62,12 @@ class Roll:
 
     def run(self, files: Files) -> None:
         """Do steps 2 to 5; any failure is final for the log."""
-        assert self.new.file is not None, f"{self.new!r} has no file"
-        self.new.file.write_at(0, self.page)
-        self.new.file.sync()
-        files.rename(self.new.path, segment_path(self.folder, self.new.base_offset))
+        self.new.opened.write_at(0, self.page)
+        self.new.opened.sync()
+        files.rename(self.new.path, self.final_path)
         files.sync_folder(self.folder)
+
+    @property
+    def final_path(self) -> str:
+        """The name of the new segment from now on."""
+        return segment_path(self.folder, self.new.base_offset)

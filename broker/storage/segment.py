@@ -79,11 +79,16 @@ class Segment:
         """Whether any batch is known to be in it."""
         return self.first_append_us is not None
 
+    @property
+    def opened(self) -> File:
+        """Its file, which must be open."""
+        assert self.file is not None, f"{self.path} is not open"
+        return self.file
+
     def bytes(self) -> SegmentBytes:
         """Return its bytes up to the end for reading."""
-        assert self.file is not None, f"{self.path} is not open"
-        view = self.file.view(self.capacity or self.file.size())
-        return SegmentBytes(view[: self.size] if self.size is not None else view, self.seed, self.file.data_from)
+        view = self.opened.view(self.capacity or self.opened.size())
+        return SegmentBytes(view[: self.size] if self.size is not None else view, self.seed, self.opened.data_from)
 
     def take_times(self) -> None:
         """Copy from a closed index what is asked for most often, so that it need not be loaded for that."""

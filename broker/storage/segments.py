@@ -50,6 +50,10 @@ class Segments:
             self._loaded[self.all[-1].base_offset] = self.all[-1]
         self.all.append(segment)
 
+    def replace_active(self, segment: Segment) -> None:
+        """Put a new active segment in the place of one that holds no offset."""
+        self.all[-1] = segment
+
     def remove_oldest(self) -> Segment:
         """Forget the oldest segment. Whoever reads from its file keeps that open."""
         segment = self.all.pop(0)
@@ -121,7 +125,7 @@ class Segments:
     def _rebuild(self, segment: Segment) -> None:
         builder = IndexBuilder(self.settings.index_interval_bytes)
         start = Place(SEGMENT_HEADER_BYTES, segment.base_offset)
-        found = scan_sealed(segment.bytes(), start, segment.end_offset, builder.accept)
+        found = scan_sealed(segment.bytes(), start, segment.end_offset, builder.accept, check_bodies=False)
         segment.gaps = found.gaps
         for gap in found.gaps:
             self.damage.add(gap.start, gap.end)

@@ -14,7 +14,7 @@ Little endian.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,11 +171,13 @@ def _encode_times(sealed: Sequence[Segment]) -> bytes:
 # ----------------------------------------------------------------------------------------------------- files
 
 
-def write_snapshot(files: Files, folder: str, offset: int, data: bytes) -> None:
-    """Put a snapshot in place durably, then remove those beyond the newest two."""
+def write_snapshot(files: Files, folder: str, offset: int, data: bytes, bad: Set[int] = frozenset()) -> None:
+    """Put a snapshot in place durably, then remove the `bad` ones and those beyond the newest two."""
     write_durably(files, snapshot_path(folder, offset), data)
-    for old in list_snapshots(files, folder)[KEPT:]:
-        files.unlink(snapshot_path(folder, old))
+    found = [old for old in list_snapshots(files, folder) if old == offset or old not in bad]
+    for old in list_snapshots(files, folder):
+        if old not in found[:KEPT]:
+            files.unlink(snapshot_path(folder, old))
 
 
 def list_snapshots(files: Files, folder: str) -> list[int]:
@@ -185,7 +187,7 @@ def list_snapshots(files: Files, folder: str) -> list[int]:
 
 
 def load_newest(files: Files, folder: str, log_id: int, refused: Callable[[int, str], None]) -> Snapshot | None:
-    """Return the newest snapshot that is intact; those that are not are removed after `refused` was told."""
+    """Return the newest snapshot that is intact; `refused` is told about those that are not."""
     for offset in list_snapshots(files, folder):
         path = snapshot_path(folder, offset)
         try:
@@ -195,7 +197,6 @@ def load_newest(files: Files, folder: str, log_id: int, refused: Callable[[int, 
             _ = snapshot.place
         except CorruptError as error:
             refused(offset, str(error))
-            files.unlink(path)
             continue
         return snapshot
     return None

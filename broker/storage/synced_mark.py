@@ -72,6 +72,8 @@ class SyncedMark:
 
     def write(self, mark: Mark) -> None:
         """Write the older slot; the next `sync` makes it durable."""
+        if self.is_broken:
+            return
         if self._file is None:
             self._file = self._files.create(self._path, _FILE_BYTES)
         self._counter += 1

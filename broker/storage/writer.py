@@ -1,6 +1,7 @@
 """Append batches to the active segment, and go on in the next one when it is full or too old."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ...protocol.batch import BatchHeader, stamp_leader, stamp_local
@@ -8,7 +9,7 @@ from ...protocol.segment_header import SEGMENT_HEADER_BYTES
 from ..errors import BatchTooLargeError, storage_error
 from .files import File
 from .layout import next_path
-from .roll import Roll, header_page, prepare_file
+from .roll import FIRST_RESERVATION, Roll, header_page, prepare_file
 from .segment import Segment, new_seed
 from .segments import Segments
 from .sparse_index import NO_MAX, NO_MIN, SparseIndex
@@ -57,25 +58,41 @@ class Writer:
         now_us = max(now_us, self.last_append_us)
         staged: list[Segment] = []
         placed: list[Placed] = []
-        segment, offset, at = self._segments.active, self.end_offset, 0
-        position = segment.end_position
+        written: list[Placed] = []
         try:
-            if self._is_due(segment, now_us):
-                segment, position = self._stage_next(staged, offset, epoch, now_us), SEGMENT_HEADER_BYTES
-            for header in headers:
-                if position + header.batch_length > segment.capacity:
-                    segment, position = self._stage_next(staged, offset, epoch, now_us), SEGMENT_HEADER_BYTES
-                stamp_leader(data, at, base_offset=offset, append_time_us=now_us, leader_epoch=epoch)
-                stamp_local(data, at, synced_upto=synced_upto, segment_seed=segment.seed, segment_position=position)
-                end_offset = offset if header.is_control else offset + header.record_count
-                placed.append(Placed(header, segment, position, offset, end_offset, at))
-                offset, position, at = end_offset, position + header.batch_length, at + header.batch_length
-            self._write(data[:at], placed)
+            self._place(placed, staged, headers, now_us, epoch)
+            for batch in placed:
+                at, base_offset = batch.at, batch.base_offset
+                stamp_leader(data, at, base_offset=base_offset, append_time_us=now_us, leader_epoch=epoch)
+                seed, position = batch.segment.seed, batch.position
+                stamp_local(data, at, synced_upto=synced_upto, segment_seed=seed, segment_position=position)
+            written = placed
+            self._write(data, placed)
         except OSError as error:
-            self._undo(placed, staged)
+            self._undo(written, staged)
             raise storage_error(error, f"an append to {self._segments.folder}") from error
         self._commit(placed, staged, now_us)
         return placed
+
+    def _place(
+        self,
+        placed: list[Placed],
+        staged: list[Segment],
+        headers: Sequence[BatchHeader],
+        now_us: int,
+        epoch: int,
+    ) -> None:
+        """Give every batch its offset and its position, in new segments where the active one ends."""
+        segment, offset, at = self._segments.active, self.end_offset, 0
+        position = segment.end_position
+        is_due = self._is_due(segment, now_us)
+        for header in headers:
+            if is_due or position + header.batch_length > segment.capacity:
+                segment, position = self._stage_next(staged, offset, epoch, now_us), SEGMENT_HEADER_BYTES
+                is_due = False
+            end_offset = offset if header.is_control else offset + header.record_count
+            placed.append(Placed(header, segment, position, offset, end_offset, at))
+            offset, position, at = end_offset, position + header.batch_length, at + header.batch_length
 
     def _check_sizes(self, headers: Sequence[BatchHeader]) -> None:
         limit = self._segments.settings.segment_bytes - SEGMENT_HEADER_BYTES
@@ -103,29 +120,24 @@ class Writer:
             following = placed[place + 1] if place + 1 < len(placed) else None
             if following is None or following.segment is not batch.segment:
                 begin, end = placed[first], batch.at + batch.header.batch_length
-                assert begin.segment.file is not None, f"{begin.segment!r} has no file"
-                begin.segment.file.write_at(begin.position, data[begin.at : end])
+                begin.segment.opened.write_at(begin.position, data[begin.at : end])
                 first = place + 1
 
-    def _undo(self, placed: Sequence[Placed], staged: Sequence[Segment]) -> None:
+    def _undo(self, written: Sequence[Placed], staged: Sequence[Segment]) -> None:
         """Make sure that nothing of a refused run is ever taken for a batch: wipe its headers, drop new files."""
-        for batch in placed:
-            if batch.segment in staged:
-                continue
-            try:
-                assert batch.segment.file is not None, f"{batch.segment!r} has no file"
-                batch.segment.file.write_at(batch.position, _WIPED_HEADER[: batch.header.batch_length])
-            except OSError:
-                # What lies behind the end of a segment that has a successor is never read.
-                self._must_roll = True
-        for segment in staged:
-            self._discard(segment)
-
-    def _discard(self, segment: Segment) -> None:
         try:
-            self._segments.files.unlink(segment.path)
+            for batch in written:
+                file = batch.segment.opened
+                # Where nothing arrived nothing is written: that would need a block on a full disk.
+                if any(file.read_at(batch.position, len(_WIPED_HEADER))):
+                    file.write_at(batch.position, _WIPED_HEADER[: batch.header.batch_length])
         except OSError:
-            return  # without a header page the next start removes it
+            # What lies behind the end of a segment that has a successor is never read.
+            self._must_roll = True
+        for segment in staged:
+            # If this fails, the next start removes the file: it has no header page.
+            with suppress(OSError):
+                self._segments.files.unlink(segment.path)
 
     def _commit(self, placed: Sequence[Placed], staged: Sequence[Segment], now_us: int) -> None:
         old = self._segments.active
@@ -149,35 +161,37 @@ class Writer:
 
     # ------------------------------------------------------------------------------------------- rolling
 
-    def roll_if_aged(self, now_us: int, epoch: int) -> bool:
-        """Start a new segment although nothing is appended, so that an idle log ages out."""
+    def is_aged(self, now_us: int) -> bool:
+        """Whether the active segment is older than a segment may get."""
+        return self._is_due(self._segments.active, max(now_us, self.last_append_us))
+
+    def roll_if_aged(self, now_us: int, epoch: int) -> None:
+        """Go on in the prepared segment although nothing is appended, so that an idle log ages out."""
         segment = self._segments.active
-        now_us = max(now_us, self.last_append_us)
-        if not segment.has_batches or not self._is_due(segment, now_us):
-            return False
-        staged: list[Segment] = []
-        try:
-            self._roll_to(segment, self._stage_next(staged, segment.end_offset, epoch, now_us))
-        except OSError:
-            return False
-        return True
+        if self.prepared is not None and segment.end_offset > segment.base_offset and self.is_aged(now_us):
+            self._roll_to(segment, self._stage_next([], segment.end_offset, epoch, now_us))
 
     def _roll_to(self, old: Segment, new: Segment) -> Segment:
-        old.seal()
         self._must_roll = False
-        self._segments.add(new)
+        if old.end_offset == old.base_offset:
+            self._segments.replace_active(new)  # the same name: the new file takes the place of the empty one
+        else:
+            old.seal()
+            self._segments.add(new)
         page = header_page(self._log_id, new, self._segments.settings)
         self.rolls.append(Roll(self._segments.folder, old, new, page))
         return new
 
     def _stage_next(self, staged: list[Segment], base_offset: int, epoch: int, now_us: int) -> Segment:
         """Return a new segment that takes effect with `_roll_to`."""
+        size = self._segments.settings.segment_bytes
         file, self.prepared = self.prepared, None
         if file is None:
-            file = prepare_file(self._segments.files, self.new_path(), self._segments.settings.segment_bytes)
+            file = prepare_file(self._segments.files, self.new_path(), size)
         seed = new_seed(self._log_id, base_offset, epoch, now_us, self._number)
         index = SparseIndex(self._segments.settings.index_interval_bytes)
         segment = Segment.active(file.path, base_offset, seed, file, index)
+        segment.reserved, segment.reserve_step = min(FIRST_RESERVATION, size), 2 * FIRST_RESERVATION
         staged.append(segment)
         return segment
 

@@ -1,0 +1,115 @@
+"""What a log's folder holds at start: leftovers are removed, an interrupted roll is completed, segments listed."""
+
+from dataclasses import dataclass, field
+
+from ...protocol.segment_header import (
+    SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+    encode_segment_header,
+    examine_segment_header,
+)
+from ..errors import CorruptError
+from .files import Files
+from .layout import NEXT_SUFFIX, UNFINISHED_SUFFIXES, index_base, segment_base, segment_path
+from .segment import Segment
+
+
+@dataclass(slots=True)
+class Inventory:
+    """The segments in order, the last one still open at its end."""
+
+    segments: list[Segment] = field(default_factory=list[Segment])
+    bad_headers: list[str] = field(default_factory=list[str])
+    has_completed_roll: bool = False
+    window: int = 0  # the largest max_unsynced_bytes that any header names
+
+
+def ensure_folder(files: Files, folder: str) -> None:
+    """Make a folder and those above it, each name durable."""
+    parts = folder.split("/")
+    for depth in range(1, len(parts) + 1):
+        path = "/".join(parts[:depth])
+        if not files.exists(path):
+            files.make_folder(path)
+            files.sync_folder("/".join(parts[: depth - 1]))
+
+
+def take_inventory(files: Files, folder: str, log_id: int) -> Inventory:
+    """Tidy the folder up and read every header page."""
+    inventory = Inventory()
+    names = files.list_folder(folder)
+    for name in names:
+        if name.endswith(UNFINISHED_SUFFIXES):
+            # Its source is still whole.
+            _remove(files, f"{folder}/{name}")
+    bases = [base for name in names if (base := segment_base(name)) is not None]
+    for name in names:
+        if name.endswith(NEXT_SUFFIX):
+            base = _complete_or_remove(files, folder, name, log_id, max(bases, default=-1))
+            if base is not None:
+                bases.append(base)
+                inventory.has_completed_roll = True
+    for name in names:
+        if (base := index_base(name)) is not None and base not in bases:
+            files.remove_folder(f"{folder}/{name}")
+    _list_segments(files, folder, log_id, sorted(set(bases)), inventory)
+    return inventory
+
+
+def _remove(files: Files, path: str) -> None:
+    try:
+        files.unlink(path)
+    except OSError:
+        files.remove_folder(path)  # a half-stored index is a folder
+
+
+def _complete_or_remove(files: Files, folder: str, name: str, log_id: int, last_base: int) -> int | None:
+    """Finish a roll that had come to its header page: the segment before it was synced by then."""
+    path = f"{folder}/{name}"
+    file = files.open(path)
+    try:
+        header = examine_segment_header(file.read_at(0, SEGMENT_HEADER_BYTES)).header
+    except CorruptError:
+        header = None
+    if header is None or header.log_id != log_id or header.base_offset < max(last_base, 0):
+        file.close()
+        files.unlink(path)
+        return None
+    # Written anew, because a sync that failed leaves pages that look clean and are on no disk.
+    file.write_at(0, encode_segment_header(header))
+    file.sync()
+    file.close()
+    files.rename(path, segment_path(folder, header.base_offset))
+    files.sync_folder(folder)
+    return header.base_offset
+
+
+def _list_segments(files: Files, folder: str, log_id: int, bases: list[int], inventory: Inventory) -> None:
+    for place, base in enumerate(bases):
+        path = segment_path(folder, base)
+        end_offset = bases[place + 1] if place + 1 < len(bases) else None
+        header = _read_header(files, path, inventory.bad_headers)
+        if header is not None and (header.log_id != log_id or header.base_offset != base):
+            inventory.bad_headers.append(
+                f"{path}: expected log {log_id} and base offset {base}, found log {header.log_id}"
+                f" and {header.base_offset}"
+            )
+            header = None
+        segment = Segment(path, base, header.seed if header else 0, end_offset=end_offset)
+        segment.is_readable = header is not None
+        if header is not None:
+            inventory.window = max(inventory.window, header.max_unsynced_bytes)
+        inventory.segments.append(segment)
+
+
+def _read_header(files: Files, path: str, bad_headers: list[str]) -> SegmentHeader | None:
+    file = files.open(path, writable=False)
+    try:
+        examined = examine_segment_header(file.read_at(0, SEGMENT_HEADER_BYTES))
+    except CorruptError as error:
+        bad_headers.append(f"{path}: {error}")
+        return None
+    finally:
+        file.close()
+    bad_headers.extend(f"{path}: {damage}" for damage in examined.damage)
+    return examined.header

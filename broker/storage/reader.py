@@ -1,0 +1,189 @@
+"""Read from a log: whole stored batches by offset, and offsets by time.
+
+Nothing is returned that a lookup could not verify. What turns out to be damaged is noted and raised as
+`CorruptError`; time lookups pass over it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..errors import OffsetOutOfRangeError
+from .damage import Damage, DamagedRange
+from .files import File
+from .lookup import (
+    Run,
+    UnreadableError,
+    find_batch,
+    find_run,
+    first_at_append_time,
+    first_at_timestamp,
+    last_below_timestamp,
+)
+from .segment import Segment
+from .segments import Segments
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """Stored bytes to send: `file` stays open as long as the slice is held."""
+
+    file: File
+    position: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Whole batches; the first one holds the offset that was asked for."""
+
+    slices: list[FileSlice]
+    next_offset: int
+    bytes: int
+
+
+class Reader:
+    """The reading side of a log."""
+
+    def __init__(self, segments: Segments, damage: Damage) -> None:
+        self._segments = segments
+        self._damage = damage
+
+    def __repr__(self) -> str:
+        return f"<Reader of {self._segments!r}>"
+
+    @property
+    def _end_offset(self) -> int:
+        return self._segments.active.end_offset
+
+    def read(self, offset: int, max_bytes: int, upto: int) -> LogRead:
+        """Return batches from `offset` on: one at least, then as many as fit, none past `upto`."""
+        runs = self.runs(offset, max_bytes, upto)
+        slices = [FileSlice(r.segment.opened, r.position, r.end_position - r.position) for r in runs]
+        next_offset = runs[-1].end if runs else offset
+        return LogRead(slices, next_offset, sum(piece.length for piece in slices))
+
+    def runs(self, offset: int, max_bytes: int, upto: int) -> list[Run]:
+        """Return the runs of batches behind `read`, one a segment."""
+        self._check_offset(offset)
+        upto = min(upto, self._end_offset)
+        runs: list[Run] = []
+        while offset < upto and (not runs or max_bytes > 0):
+            try:
+                run = self._run(offset, max_bytes, upto)
+            except UnreadableError:
+                if runs:
+                    break  # the next read starts there and says what is wrong
+                raise self._damaged_at(offset).error(self._segments.folder) from None
+            if run is None or (runs and run.end_position - run.position > max_bytes):
+                break
+            runs.append(run)
+            max_bytes -= run.end_position - run.position
+            offset = run.end
+        return runs
+
+    def _run(self, offset: int, max_bytes: int, upto: int) -> Run | None:
+        if self._damage.find(offset) is not None:
+            raise UnreadableError
+        segment = self._segments.all[self._segments.place_of(offset)]
+
+        def find() -> Run | None:
+            first = find_batch(segment, offset)
+            return find_run(segment, first, max_bytes, self._damage.next_start(offset, upto))
+
+        return self._look_up(segment, find, offset)
+
+    def batch_at(self, offset: int) -> memoryview:
+        """Return the stored batch that holds an offset."""
+        self._check_offset(offset)
+        if offset >= self._end_offset:
+            raise self._out_of_range(offset)
+        try:
+            run = self._run(offset, 0, self._end_offset)
+        except UnreadableError:
+            raise self._damaged_at(offset).error(self._segments.folder) from None
+        assert run is not None, f"offset {offset} is below the end but has no batch"
+        return run.segment.bytes().view[run.position : run.end_position]
+
+    def _check_offset(self, offset: int) -> None:
+        if not self._segments.start_offset <= offset <= self._end_offset:
+            raise self._out_of_range(offset)
+
+    def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
+        start, end = self._segments.start_offset, self._end_offset
+        return OffsetOutOfRangeError(
+            f"expected an offset from {start} to {end} in {self._segments.folder}, found {offset}",
+            start=start,
+            end=end,
+        )
+
+    def _damaged_at(self, offset: int) -> DamagedRange:
+        found = self._damage.find(offset)
+        assert found is not None, f"offset {offset} is unreadable, but no damage was found"
+        return found
+
+    def _look_up(self, segment: Segment, find: Callable[[], T], offset: int | None = None) -> T:
+        """Run a lookup; when the index misleads it, rebuild the index from the log and run it once more."""
+        if not segment.is_readable:
+            raise UnreadableError
+        self._segments.load(segment)
+        try:
+            return find()
+        except UnreadableError:
+            self._segments.rebuild(segment)
+            if offset is not None and self._damage.find(offset) is not None:
+                raise
+        return find()
+
+    # --------------------------------------------------------------------------------------------- times
+
+    def offset_for_append_time(self, time_us: int) -> int:
+        """Return the first offset that was appended at or after a time, the end when there is none."""
+        readable = [segment for segment in self._segments.all if segment.is_readable]
+        low, high = 0, len(readable)
+        while low < high:  # the first segment whose last batch is late enough
+            middle = (low + high) // 2
+            last = self._segments.load_times(readable[middle]).last_append_us
+            if last is None or last < time_us:
+                low = middle + 1
+            else:
+                high = middle
+        for segment in readable[low:]:
+            found = self._look_up(segment, lambda s=segment: first_at_append_time(s, time_us))
+            if found is not None:
+                return found
+        return self._end_offset
+
+    def offset_for_timestamp(self, time_us: int) -> int:
+        """Return the first offset whose producer timestamp is a time or later, the end when there is none."""
+        for segment in self._segments.all:
+            if segment.is_readable and self._max_timestamp(segment) >= time_us:
+                found = self._look_up(segment, lambda s=segment: first_at_timestamp(s, time_us, self._damage))
+                if found is not None:
+                    return found
+        return self._end_offset
+
+    def end_for_timestamp(self, time_us: int) -> int:
+        """Return the offset after the last one whose timestamp is below a time, the start when there is none."""
+        for segment in reversed(self._segments.all):
+            if segment.is_readable and self._min_timestamp(segment) < time_us:
+                found = self._look_up(segment, lambda s=segment: last_below_timestamp(s, time_us, self._damage))
+                if found is not None:
+                    return found + 1
+        return self._segments.start_offset
+
+    def _max_timestamp(self, segment: Segment) -> int:
+        if segment.index is not None:
+            return segment.index.max_timestamp_us
+        highest = self._segments.load_times(segment).max_timestamp_us
+        assert highest is not None, f"{segment!r} has no times"
+        return highest
+
+    def _min_timestamp(self, segment: Segment) -> int:
+        if segment.index is not None:
+            return segment.index.min_timestamp_us
+        lowest = self._segments.load_times(segment).min_timestamp_us
+        assert lowest is not None, f"{segment!r} has no times"
+        return lowest

@@ -1,0 +1,106 @@
+"""When a log takes its snapshots, and the one it is taking.
+
+One is due at each roll and every `snapshot_interval_bytes`, but never within a second of the last nor before
+four times its own size was appended. Its state is taken at the end of the log; it is written once the log is
+synced that far.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .epochs import Epochs
+from .fold import Fold
+from .segments import Segments
+from .snapshot import KEPT, SnapshotPlace, encode_snapshot, own_sections, write_snapshot
+from .writer import Writer
+
+# A snapshot costs as much writing as it has bytes; this bounds it to a fifth of all writing.
+_APPENDED_PER_SNAPSHOT_BYTE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    offset: int
+    data: bytes
+
+
+class SnapshotSchedule:
+    """The snapshots of one log."""
+
+    def __init__(self, segments: Segments, writer: Writer, epochs: Epochs, fold: Fold | None, log_id: int) -> None:
+        self.is_due = False
+        self.is_wanted = False  # at once, whatever was appended: retention waits for it
+        self.kept: list[int] = []  # offsets of those that are durable, newest first
+        self.bad: set[int] = set()
+        self._segments = segments
+        self._writer = writer
+        self._epochs = epochs
+        self._fold = fold
+        self._log_id = log_id
+        self._taken: _Taken | None = None
+        self._appended_bytes = 0
+        self._last_us: int | None = None
+        self._size = 0
+
+    def __repr__(self) -> str:
+        return f"<SnapshotSchedule {self.kept}{' due' if self.is_due else ''}>"
+
+    @property
+    def has_fold(self) -> bool:
+        """Whether the log has a state that segments must not be removed before."""
+        return self._fold is not None
+
+    def begin(self, now_us: int, synced_offset: int) -> Callable[[], None] | None:
+        """Return the write that is to be done now, if any."""
+        if self._taken is None and self._is_due(now_us):
+            self._last_us = now_us
+            self.take()
+        if self._taken is None or self._taken.offset > synced_offset:
+            return None
+        return self._write
+
+    def _is_due(self, now_us: int) -> bool:
+        if self.is_wanted:
+            return True
+        settings = self._segments.settings
+        appended = self._writer.appended_bytes - self._appended_bytes
+        if not self.is_due and appended < settings.snapshot_interval_bytes:
+            return False
+        if self._last_us is not None and now_us - self._last_us < settings.snapshot_min_interval_us:
+            return False
+        return appended >= _APPENDED_PER_SNAPSHOT_BYTE * self._size
+
+    def take(self) -> None:
+        """Take the state as it is now."""
+        active = self._segments.active
+        place = SnapshotPlace(
+            active.base_offset, active.end_position, active.seed, self._epochs.last, self._writer.last_append_us
+        )
+        self._epochs.forget_before(self._segments.start_offset)
+        sections = own_sections(place, self._epochs, active, self._segments.all[:-1])
+        if self._fold is not None:
+            sections += self._fold.sections()
+        self._taken = _Taken(active.end_offset, encode_snapshot(self._log_id, active.end_offset, sections))
+        self._appended_bytes = self._writer.appended_bytes
+        self._size = len(self._taken.data)
+        self.is_due = self.is_wanted = False
+
+    def _write(self) -> None:
+        assert self._taken is not None, "there is no snapshot to write"
+        write_snapshot(self._segments.files, self._segments.folder, self._taken.offset, self._taken.data, self.bad)
+
+    def finish(self, worked: bool) -> None:
+        """Note that the write was done, or try again with a newer state."""
+        assert self._taken is not None, "there was no snapshot to write"
+        if worked:
+            self.kept = [self._taken.offset, *(offset for offset in self.kept if offset < self._taken.offset)][:KEPT]
+        else:
+            self.is_due = True
+        self._taken = None
+
+    def write_now(self) -> None:
+        """Take and write one at once, unless the last one covers everything; for a clean stop."""
+        if self.kept[:1] != [self._segments.active.end_offset]:
+            self.take()
+            self._write()
+            self.finish(worked=True)

@@ -1,0 +1,160 @@
+"""What a log needs done beside its appends, none of it in anybody's way: a failed step is tried again later.
+
+    prepare      the next segment, once the active one is more than half full
+    reserve      disk space ahead of the writer, in steps of 1 MiB doubling to 16
+    store        the index of a sealed segment
+    snapshot     when due, once the log is synced up to it
+    mark         sync the file `synced`, at most once a second
+
+A task is taken on the event loop, run in a thread, and handed back on the loop.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .files import File, Files
+from .layout import index_paths
+from .roll import FIRST_RESERVATION, LARGEST_RESERVATION, prepare_file
+from .segment import Segment
+from .segments import Segments
+from .settings import SECOND_US
+from .snapshot_schedule import SnapshotSchedule
+from .synced_mark import SyncedMark
+from .writer import Writer
+
+
+@dataclass(slots=True)
+class _Step:
+    name: str
+    run: Callable[[], None]  # in a thread
+    done: Callable[[bool], None]  # on the loop: whether it worked
+
+
+@dataclass(slots=True)
+class UpkeepTask:
+    """Work for the upkeep thread. `errors` says afterwards what did not work."""
+
+    steps: list[_Step]
+    errors: list[OSError] = field(default_factory=list[OSError])
+    failed: set[str] = field(default_factory=set[str])
+
+    def run(self) -> None:
+        """Do every step; a failed one does not keep the others."""
+        for step in self.steps:
+            try:
+                step.run()
+            except OSError as error:
+                self.errors.append(error)
+                self.failed.add(step.name)
+
+
+class Upkeep:
+    """Decides what is to be done for one log."""
+
+    def __init__(self, segments: Segments, writer: Writer, mark: SyncedMark, snapshots: SnapshotSchedule) -> None:
+        self._segments = segments
+        self._writer = writer
+        self._mark = mark
+        self._snapshots = snapshots
+        self._mark_synced_us = 0
+        self._task: UpkeepTask | None = None
+        self.unstored: list[Segment] = []
+
+    def __repr__(self) -> str:
+        return f"<Upkeep of {self._segments!r}, {len(self.unstored)} indexes to store>"
+
+    @property
+    def _files(self) -> Files:
+        return self._segments.files
+
+    def begin(self, now_us: int, synced_offset: int) -> UpkeepTask | None:
+        """Return what is to be done now; None when nothing is, or when a task is still out."""
+        if self._task is not None:
+            return None
+        steps = [*self._prepare(now_us), *self._reserve(), *self._store(), *self._snapshot(now_us, synced_offset)]
+        if self._mark.is_dirty and now_us - self._mark_synced_us >= SECOND_US:
+            self._mark_synced_us = now_us
+            steps.append(self._sync_mark())
+        if not steps:
+            return None
+        self._task = UpkeepTask(steps)
+        return self._task
+
+    def finish(self, task: UpkeepTask) -> None:
+        """Take a task back."""
+        assert task is self._task, "a task that was not begun, or finished before, came back"
+        self._task = None
+        for step in task.steps:
+            step.done(step.name not in task.failed)
+
+    def finish_clean(self) -> None:
+        """Do at once what a clean stop leaves behind: a snapshot of everything, the mark, the indexes."""
+        self._snapshots.write_now()
+        if self._mark.is_dirty:
+            self._mark.sync()
+        for step in self._store():
+            step.run()
+        if self._writer.prepared is not None:
+            self._files.unlink(self._writer.prepared.path)
+
+    def _prepare(self, now_us: int) -> list[_Step]:
+        active = self._segments.active
+        is_needed = active.end_position * 2 > active.capacity or self._writer.is_aged(now_us)
+        if self._writer.prepared is not None or not is_needed:
+            return []
+        path, size = self._writer.new_path(), self._segments.settings.segment_bytes
+        made: list[File] = []
+
+        def done(worked: bool) -> None:
+            if worked and self._writer.prepared is None:
+                self._writer.prepared = made[0]
+
+        return [_Step("prepare", lambda: made.append(prepare_file(self._files, path, size)), done)]
+
+    def _reserve(self) -> list[_Step]:
+        active = self._segments.active
+        step = active.reserve_step or FIRST_RESERVATION
+        is_enough = active.reserved - active.end_position >= step // 4 or active.reserved >= active.capacity
+        if is_enough or not active.has_batches:
+            return []
+        upto = min(max(active.reserved, active.end_position) + step, active.capacity)
+        file = active.opened
+
+        def done(worked: bool) -> None:
+            if worked:
+                active.reserved, active.reserve_step = upto, min(step * 2, LARGEST_RESERVATION)
+
+        return [_Step("reserve", lambda: file.reserve(upto), done)]
+
+    def _store(self) -> list[_Step]:
+        # The index of a damaged segment stays in memory: what is stored does not tell where the gaps are.
+        self.unstored = [segment for segment in self.unstored if not segment.gaps]
+        return [self._store_index(segment) for segment in self.unstored]
+
+    def _store_index(self, segment: Segment) -> _Step:
+        index = segment.index
+        assert index is not None, f"{segment!r} was unloaded before its index was stored"
+        offsets_path, times_path = index_paths(self._segments.folder, segment.base_offset)
+
+        def run() -> None:
+            self._files.save_array(offsets_path, index.offsets_array(), segment.seed)
+            self._files.save_array(times_path, index.times_array(), segment.seed)
+
+        def done(worked: bool) -> None:
+            if worked and segment in self.unstored:
+                segment.is_index_stored = segment.index is index
+                self.unstored.remove(segment)
+
+        return _Step(f"store {segment.base_offset}", run, done)
+
+    def _snapshot(self, now_us: int, synced_offset: int) -> list[_Step]:
+        write = self._snapshots.begin(now_us, synced_offset)
+        return [] if write is None else [_Step("snapshot", write, self._snapshots.finish)]
+
+    def _sync_mark(self) -> _Step:
+        def done(worked: bool) -> None:
+            if not worked:
+                # Nothing syncs that descriptor again; the next recovery reads a little more.
+                self._mark.is_broken = True
+
+        return _Step("mark", self._mark.sync, done)

@@ -1,0 +1,26 @@
+"""Check stored batches against all of their checksums, for a reader that found a bad one."""
+
+from collections.abc import Sequence
+
+from .damage import DamagedRange
+from .lookup import Run
+from .scan import Place, SegmentBytes, scan_sealed
+
+
+class VerifyTask:
+    """Work for a thread; `damaged` says afterwards which offsets are."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        # The bytes are taken now: the log may let go of its segments meanwhile.
+        self._parts = [(run, run.segment.bytes()) for run in runs]
+        self.damaged: list[DamagedRange] = []
+
+    def __repr__(self) -> str:
+        return f"<VerifyTask of {len(self._parts)} runs, {len(self.damaged)} ranges damaged>"
+
+    def run(self) -> None:
+        """Read and check every batch."""
+        for run, data in self._parts:
+            part = SegmentBytes(data.view[: run.end_position], data.seed, data.data_from)
+            found = scan_sealed(part, Place(run.position, run.start), run.end, lambda _: None, check_bodies=True)
+            self.damaged += [DamagedRange(gap.start, gap.end) for gap in found.gaps]
