@@ -1,0 +1,118 @@
+"""The reading half of a log: batches by offset, offsets by time, epochs, and what is damaged."""
+
+from ..errors import TruncatedError
+from .damage import DamagedRange
+from .log_state import LogState
+from .reader import LogRead, Reader
+from .verify import VerifyTask
+
+
+class ReadableLog:
+    """What can be asked of a log without changing it; see `log` for the whole."""
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+        self._segments = state.segments
+        self._damage = state.damage
+        self._epochs = state.epochs
+        self._reader = Reader(state.segments, state.damage)
+
+    @property
+    def folder(self) -> str:
+        """The log's folder."""
+        return self._segments.folder
+
+    @property
+    def log_id(self) -> int:
+        """The log's id."""
+        return self._state.log_id
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that retention has kept."""
+        return self._segments.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._segments.active.end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in use over all segments."""
+        return sum(self._segments.load_times(s).end_position for s in self._segments.all if s.is_readable)
+
+    # ------------------------------------------------------------------------------------------- reading
+
+    def read(self, offset: int, *, max_bytes: int, upto: int | None = None) -> LogRead:
+        """Return the stored batches from the one that holds `offset` on, none past `upto` (one of the marks).
+
+        At least one batch comes back, however small `max_bytes`; none at the end. Raises
+        OffsetOutOfRangeError, and CorruptError with the next readable offset.
+        """
+        return self._reader.read(offset, max_bytes, self.end_offset if upto is None else upto)
+
+    def batch_at(self, offset: int) -> memoryview:
+        """Return the stored batch that holds an offset."""
+        return self._reader.batch_at(offset)
+
+    def offset_for_append_time(self, time_us: int) -> int:
+        """Return the first offset that was appended at or after a time, else the end."""
+        return self._reader.offset_for_append_time(time_us)
+
+    def offset_for_timestamp(self, time_us: int) -> int:
+        """Return the first offset whose producer timestamp is `time_us` or later, else the end."""
+        return self._reader.offset_for_timestamp(time_us)
+
+    def end_for_timestamp(self, time_us: int) -> int:
+        """Return the offset after the last one whose producer timestamp is below `time_us`, else the start."""
+        return self._reader.end_for_timestamp(time_us)
+
+    def begin_verify(self, offset: int, *, max_bytes: int, upto: int | None = None) -> VerifyTask:
+        """Return the work that checks every checksum of the batches a `read` would return."""
+        return VerifyTask(self._reader.runs(offset, max_bytes, self.end_offset if upto is None else upto))
+
+    def finish_verify(self, task: VerifyTask) -> list[DamagedRange]:
+        """Quarantine what a check found damaged, and return it."""
+        for found in task.damaged:
+            self._damage.add(found.start, found.end)
+        return task.damaged
+
+    # -------------------------------------------------------------------------------------------- epochs
+
+    def epoch_of(self, offset: int) -> int:
+        """Return the epoch that an offset was written in."""
+        return self._epochs.of(offset)
+
+    def epoch_end(self, epoch: int) -> int:
+        """Return the first offset of any later epoch, or the end."""
+        return self._epochs.end_of(epoch, self.end_offset)
+
+    def clamp(self, epoch: int, offset: int) -> int:
+        """Return how far something said in `epoch` about offsets below `offset` is still valid."""
+        return self._epochs.clamp(epoch, offset, self.end_offset)
+
+    def check_position(self, epoch: int, offset: int) -> None:
+        """Raise TruncatedError when a reader that saw `epoch` last is ahead of what survived of it."""
+        end = self.epoch_end(epoch)
+        if offset > end:
+            raise TruncatedError(
+                f"expected at most offset {end}, where epoch {epoch} of {self.folder} ends, found {offset}",
+                epoch=epoch,
+                end=end,
+            )
+
+    # -------------------------------------------------------------------------------------------- damage
+
+    @property
+    def damaged(self) -> list[DamagedRange]:
+        """Offsets that cannot be read."""
+        return self._damage.ranges
+
+    def take_new_damage(self) -> list[DamagedRange]:
+        """Return what was found damaged since the last call, to be recorded."""
+        return self._damage.take_new()
+
+    def quarantine(self, start: int, end: int, _next: int | None = None) -> None:
+        """Note a range that was recorded as damaged before."""
+        self._damage.add(max(start, self.start_offset), min(end, self.end_offset), known=True)
