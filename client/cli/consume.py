@@ -1,0 +1,220 @@
+"""`tidelog consume`, `tail` and `replay`: print messages, and leave no state behind."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...protocol.errors import NotFoundError, TimedOutError
+from ..message import Message
+from .errors import OutputClosed, WrongUsage
+from .escaping import visible_bytes
+from .message_json import message_fields
+from .options import Output, OutputFormat, Timeout, Topic, Url, parse_limit, parse_partition, parse_timeout_s
+from .output import StandardOutput
+from .progress import progress
+from .session import bounds, connected
+from .times import Bound, Position, parse_position
+
+if TYPE_CHECKING:
+    from ..blocking.client import Client
+    from ..blocking.consumer import Consumer
+
+RECEIVE_MESSAGES = 1_000
+"""Messages written before the output is flushed and the limit is looked at."""
+
+WATCH_S = 1.0
+"""How often a follower looks whether anybody still reads its output."""
+
+POSITION = "earliest, latest, an offset, or a time: 2025-01-14T15:00:00Z, now, -15m."
+
+From = Annotated[
+    Position | None,
+    typer.Option(
+        "--from",
+        parser=parse_position,
+        metavar="POSITION",
+        help=f"{POSITION} [default: earliest; with --follow latest]",
+    ),
+]
+To = Annotated[
+    Position | None,
+    typer.Option(
+        "--to", parser=parse_position, metavar="POSITION", help="Where to end, exclusive [default: the end now]."
+    ),
+]
+ReplayFrom = Annotated[Position, typer.Option("--from", parser=parse_position, metavar="POSITION", help=POSITION)]
+ReplayTo = Annotated[
+    Position, typer.Option("--to", parser=parse_position, metavar="POSITION", help="The end, exclusive.")
+]
+Partition = Annotated[
+    int | None, typer.Option("--partition", parser=parse_partition, metavar="N", help="Only this one [default: all].")
+]
+Limit = Annotated[int | None, typer.Option("--limit", parser=parse_limit, metavar="N", help="Stop after N messages.")]
+IdleTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", parser=parse_timeout_s, metavar="DURATION", help="Stop when no message came for this long."
+    ),
+]
+Follow = Annotated[bool, typer.Option("--follow", help="Go on with what is produced from now on.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """When to stop reading: after so many messages, or after so long a silence."""
+
+    limit: int | None
+    idle_s: float | None
+
+
+def consume(
+    topic: Topic,
+    start: From = None,
+    end: To = None,
+    partition: Partition = None,
+    limit: Limit = None,
+    timeout: IdleTimeout = None,
+    follow: Follow = False,
+    url: Url = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Print the messages of a topic: each value and a newline, or with --output json everything about it.
+
+    On a terminal control characters are shown escaped; piped values are byte-exact.
+    """
+    if follow and end is not None:
+        raise WrongUsage("expected --follow or --to, found both")
+    first = start or Position("latest" if follow else "earliest")
+    last = None if follow else end or Position("latest")
+    _consume(topic, first, last, partition, Stop(limit, timeout), url, output)
+
+
+def tail(
+    topic: Topic,
+    partition: Partition = None,
+    limit: Limit = None,
+    timeout: IdleTimeout = None,
+    url: Url = None,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """Print what is produced from now on: the same as `consume --follow --from latest`."""
+    _consume(topic, Position("latest"), None, partition, Stop(limit, timeout), url, output)
+
+
+def replay(
+    topic: Topic,
+    start: ReplayFrom,
+    end: ReplayTo,
+    partition: Partition = None,
+    limit: Limit = None,
+    url: Url = None,
+    output: Output = OutputFormat.TABLE,
+    timeout: Timeout = None,
+) -> None:
+    """Print exactly the messages appended from one moment up to another, the same at every repetition.
+
+    A range of which retention or damage took a part is an error that says what is left.
+    """
+    out = StandardOutput()
+    write = _writer(out, output)
+    with connected(url, timeout) as client:
+        first, last = _resolved(client, topic, (start, end), partition)
+        with client.replay(topic, start=first, end=last, partition=partition) as reader:
+            total = sum(max(0, stop - begin) for begin, stop in reader.ranges().values())
+            total = total if limit is None else min(total, limit)
+            with progress(f"replaying {topic}", total, shown=not out.is_terminal) as advance:
+                left = total
+                for batch in reader:
+                    messages = batch.messages()[:left]
+                    write(messages)
+                    advance(len(messages))
+                    left -= len(messages)
+                    if not left:
+                        break
+    out.flush()
+    if not total:
+        raise NotFoundError(f"no message of {topic} is in that range")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("consume")(consume)
+    app.command("tail")(tail)
+    app.command("replay")(replay)
+
+
+def _consume(
+    topic: str,
+    start: Position,
+    end: Position | None,
+    partition: int | None,
+    stop: Stop,
+    url: str | None,
+    output: OutputFormat,
+) -> None:
+    out = StandardOutput()
+    write = _writer(out, output)
+    with connected(url) as client:
+        first, *last = _resolved(client, topic, (start,) if end is None else (start, end), partition)
+        reader = client.consumer(topic, start=first, end=last[0] if last else None, partition=partition)
+        with reader:
+            count = 0
+            for messages in _received(reader, stop, out):
+                write(messages)
+                out.flush()
+                count += len(messages)
+    if not count:
+        raise NotFoundError(f"no message of {topic} is in that range")
+
+
+def _received(reader: Consumer, stop: Stop, out: StandardOutput) -> Iterator[list[Message]]:
+    """Yield messages until the limit, the end, or a silence of the timeout: then TimedOutError."""
+    left = stop.limit
+    silent_s = 0.0
+    while left is None or left > 0:
+        wait_s = WATCH_S if stop.idle_s is None else min(WATCH_S, max(0.0, stop.idle_s - silent_s))
+        begun = time.monotonic()
+        messages = reader.receive(RECEIVE_MESSAGES if left is None else min(left, RECEIVE_MESSAGES), timeout=wait_s)
+        if messages:
+            silent_s = 0.0
+            left = None if left is None else left - len(messages)
+            yield messages
+            continue
+        waited_s = time.monotonic() - begun
+        if waited_s < wait_s:
+            return  # the end of the range
+        silent_s += wait_s
+        if stop.idle_s is not None and silent_s >= stop.idle_s:
+            raise TimedOutError(f"expected a message within {stop.idle_s:g} s, found none")
+        if out.reader_is_gone():
+            raise OutputClosed
+
+
+def _resolved(client: Client, topic: str, positions: tuple[Position, ...], partition: int | None) -> tuple[Bound, ...]:
+    """Turn what was typed into bounds for the client, relative times by the broker's clock."""
+    now = client.ping().server_time  # before anything else: a broker that is not there is said at once
+    if partition is None and any(position.is_offset for position in positions):
+        partitions = len(client.topics.describe(topic).partitions)
+        if partitions > 1:
+            raise WrongUsage(f"an offset needs --partition: {topic} has {partitions} partitions")
+    return bounds(positions, now)
+
+
+def _writer(out: StandardOutput, output: OutputFormat) -> Callable[[Sequence[Message]], None]:
+    def as_json(messages: Sequence[Message]) -> None:
+        for message in messages:
+            out.json(message_fields(message))
+
+    def escaped(messages: Sequence[Message]) -> None:
+        for message in messages:
+            out.text(visible_bytes(message.value or b""))
+
+    def raw(messages: Sequence[Message]) -> None:
+        out.write(b"".join([b"%b\n" % (message.value or b"") for message in messages]))
+
+    return as_json if output is OutputFormat.JSON else escaped if out.is_terminal else raw

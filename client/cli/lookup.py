@@ -1,0 +1,93 @@
+"""`tidelog ping` and `tidelog get`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from ...protocol.errors import InvalidRequestError
+from ...protocol.topic_name import MessageId
+from .escaping import visible_bytes
+from .message_json import message_fields
+from .options import Output, OutputFormat, Timeout, Url
+from .output import StandardOutput
+from .session import connected
+from .times import format_time, format_time_us
+
+_NULL = "null"
+
+
+def parse_message_id(text: str) -> str:
+    """Check an id and return it as typed. Raises ValueError that shows the form."""
+    try:
+        MessageId.parse(text)
+    except InvalidRequestError as error:
+        raise ValueError(error.message) from None
+    return text
+
+
+Id = Annotated[str, typer.Argument(metavar="ID", parser=parse_message_id, help="Such as orders/2@45678.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("ping")(ping)
+    app.command("get")(get)
+
+
+def ping(url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
+    """Ask the broker for a sign of life."""
+    out = StandardOutput()
+    with connected(url, timeout) as client:
+        pong = client.ping()
+    round_trip_us = pong.round_trip // timedelta(microseconds=1)
+    if output is OutputFormat.JSON:
+        out.json(
+            {
+                "address": pong.address,
+                "broker_version": pong.broker_version,
+                "node_id": pong.node_id,
+                "server_time": format_time(pong.server_time),
+                "round_trip_us": round_trip_us,
+            }
+        )
+    else:
+        out.facts(
+            {
+                "address": pong.address,
+                "broker": f"tidelog {pong.broker_version}",
+                "node": pong.node_id,
+                "time": format_time(pong.server_time),
+                "round trip": f"{round_trip_us / 1000:.3f} ms",
+            }
+        )
+    out.flush()
+
+
+def get(message_id: Id, url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
+    """Show one message: where and when, key, headers and value. `--output json` gives the exact bytes."""
+    out = StandardOutput()
+    with connected(url, timeout) as client:
+        message = client.get(message_id)
+    if output is OutputFormat.JSON:
+        out.json(message_fields(message))
+        out.flush()
+        return
+    facts = {
+        "id": message.id,
+        "timestamp": format_time_us(message.timestamp_us) or f"{message.timestamp_us} us",
+        "appended": format_time_us(message.append_time_us) or f"{message.append_time_us} us",
+        "priority": message.priority,
+        "key": _shown(message.key),
+    }
+    out.facts(facts)
+    for name, value in message.headers.items():
+        out.facts({"header": f"{name}: {_shown(value)}"})
+    out.facts({"value": _shown(message.value)})
+    out.flush()
+
+
+def _shown(data: bytes | None) -> str:
+    return _NULL if data is None else visible_bytes(data)

@@ -1,0 +1,190 @@
+"""`tidelog produce`: lines of text, or JSON objects, from a file or standard input."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from ..receipt import Receipt, ReceiptBatch
+from .errors import WrongUsage
+from .json_records import DEFAULT_PRIORITY, Record, encode_object, time_fields
+from .options import Output, OutputFormat, Timeout, Topic, Url, parse_partition, parse_priority
+from .output import StandardOutput, say
+from .progress import Advance, progress
+from .record_columns import Form, JsonLines, TextLines
+from .record_input import STDIN, open_input
+from .sending import Sender
+from .session import connected
+
+
+class InputForm(Enum):
+    """What a line of the input is."""
+
+    LINES = "lines"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """One `--header`."""
+
+    name: str
+    value: bytes
+
+
+def parse_header(text: str) -> Header:
+    """Read `name=value`; the value may be any bytes, the name is text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"expected name=value, found {text!r}")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"expected a name that is UTF-8 text, found {name!r}") from None
+    return Header(name, os.fsencode(value))
+
+
+def parse_separator(text: str) -> str:
+    """Read the separator, which may not be empty."""
+    if not text:
+        raise ValueError("expected at least one character, found none")
+    return text
+
+
+Key = Annotated[str | None, typer.Option("--key", metavar="K", help="The key of every message.")]
+Priority = Annotated[
+    int | None, typer.Option("--priority", parser=parse_priority, metavar="P", help="0 to 9, 9 first [default: 4].")
+]
+HeaderOptions = Annotated[
+    list[Header] | None,
+    typer.Option("--header", parser=parse_header, metavar="k=v", help="A header of every message; may be repeated."),
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        "--key-separator", parser=parse_separator, metavar="S", help="Every line is a key, this separator and a value."
+    ),
+]
+Partition = Annotated[
+    int | None,
+    typer.Option("--partition", parser=parse_partition, metavar="N", help="Where to [default: by key]."),
+]
+InputOption = Annotated[
+    InputForm, typer.Option("--input", metavar="lines|json", help="What a line is: a value, or a JSON object.")
+]
+KeepPartition = Annotated[
+    bool, typer.Option("--keep-partition", help="With JSON: send each message to the partition it says it is from.")
+]
+Receipts = Annotated[bool, typer.Option("--receipts", help="Print where each message is stored.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="What to read; - is standard input.", show_default=False)]
+
+
+def produce(
+    topic: Topic,
+    file: File = STDIN,
+    key: Key = None,
+    priority: Priority = None,
+    headers: HeaderOptions = None,
+    key_separator: Separator = None,
+    partition: Partition = None,
+    form: InputOption = InputForm.LINES,
+    keep_partition: KeepPartition = False,
+    receipts: Receipts = False,
+    url: Url = None,
+    output: Output = OutputFormat.TABLE,
+    timeout: Timeout = None,
+) -> None:
+    """Send each line of a file, or of standard input, as a message.
+
+    A line is sent as soon as it is read. With --input json a line is an object as `tidelog consume --output json`
+    prints it; flags stand in for the fields it leaves out.
+    """
+    template = Record(
+        value=None,
+        key=None if key is None else os.fsencode(key),
+        headers=tuple((header.name, header.value) for header in headers or []),
+        priority=DEFAULT_PRIORITY if priority is None else priority,
+        partition=partition,
+    )
+    meaning = _form(form, template, key_separator, keep_partition)
+    out = StandardOutput()
+    with open_input(file) as source, connected(url, timeout) as client:
+        client.ping()  # so that nobody types lines for a broker that is not there
+        sender = Sender(client, topic, _printer(out, output) if receipts else _ignore)
+        shown = source.size is not None and not (receipts and out.is_terminal)
+        try:
+            with progress(source.name, source.size, unit_bytes=True, shown=shown) as advance:
+                sender.send_all(replace(source, read=_watched(source.read, advance)), meaning)
+        except KeyboardInterrupt:
+            _summarise(topic, sender, output)
+            raise
+    _summarise(topic, sender, output)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("produce")(produce)
+
+
+def _form(form: InputForm, template: Record, separator: str | None, keep_partition: bool) -> Form:
+    if separator is not None and template.key is not None:
+        raise WrongUsage("expected --key or --key-separator, found both")
+    if keep_partition and template.partition is not None:
+        raise WrongUsage("expected --partition or --keep-partition, found both")
+    if form is InputForm.LINES:
+        if keep_partition:
+            raise WrongUsage("--keep-partition needs --input json: lines do not say where they are from")
+        return TextLines(template, None if separator is None else os.fsencode(separator))
+    if separator is not None:
+        raise WrongUsage("--key-separator needs --input lines: JSON has a field for the key")
+    return JsonLines(template, keep_partition)
+
+
+def _watched(read: Callable[[int], bytes], advance: Advance) -> Callable[[int], bytes]:
+    def watched(size: int) -> bytes:
+        data = read(size)
+        advance(len(data))
+        return data
+
+    return watched
+
+
+def _ignore(receipts: ReceiptBatch) -> None:
+    """Be what happens to receipts that nobody asked for."""
+
+
+def _printer(out: StandardOutput, output: OutputFormat) -> Callable[[ReceiptBatch], None]:
+    def show(receipts: ReceiptBatch) -> None:
+        for receipt in receipts:
+            if output is OutputFormat.JSON:
+                out.json(_receipt_fields(receipt))
+            else:
+                out.text(receipt.id)
+        out.flush()
+
+    return show
+
+
+def _receipt_fields(receipt: Receipt) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "id": receipt.id,
+        "topic": receipt.topic,
+        "partition": receipt.partition,
+        "offset": receipt.offset,
+    }
+    fields |= time_fields("append_time", receipt.append_time_us)
+    return fields | {"durability": receipt.durability, "duplicate": receipt.duplicate}
+
+
+def _summarise(topic: str, sender: Sender, output: OutputFormat) -> None:
+    """Say on standard error what was stored, so that standard output holds nothing but receipts."""
+    if output is OutputFormat.JSON:
+        say(encode_object({"topic": topic, "stored": sender.stored, "durability": sender.durability}))
+        return
+    count = "1 message" if sender.stored == 1 else f"{sender.stored} messages"
+    say(f"stored {count} in {topic}" + (f" ({sender.durability})" if sender.durability else ""))

@@ -1,0 +1,96 @@
+"""Sends the messages of an input in order, and when one is refused, says which line it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import InvalidRequestError, MessageTooLargeError, TidelogError
+from ..receipt import ReceiptBatch
+from .errors import InputError
+from .line_input import LineTooLongError, read_lines
+from .record_columns import BadLineError, Columns, Form
+from .record_input import Input
+
+if TYPE_CHECKING:
+    from ..blocking.client import Client
+
+Receive = Callable[[ReceiptBatch], None]
+
+
+class Sender:
+    """Produces an input to one topic. `stored` counts the messages that the broker has acknowledged."""
+
+    def __init__(self, client: Client, topic: str, receive: Receive) -> None:
+        self.stored = 0
+        self.durability: str | None = None
+        self._client = client
+        self._topic = topic
+        self._receive = receive
+
+    def send_all(self, source: Input, form: Form) -> None:
+        """Send every message of an input as its line arrives.
+
+        Raises InputError or MessageTooLargeError that names the line; what stood before it is stored. Any error says
+        how many messages are.
+        """
+        done = 0
+        try:
+            for lines in read_lines(source.read, form.max_line_bytes):
+                for columns in form.columns(lines, done + 1):
+                    self._send(columns, source.name)
+                done += len(lines)
+        except BadLineError as bad:
+            raise self._with_count(InputError(f"line {bad.number} of {source.name}: {bad.reason}")) from None
+        except LineTooLongError as long:
+            message = f"line {long.number} of {source.name}: expected at most {long.max_bytes} bytes, found more"
+            raise self._with_count(MessageTooLargeError(message)) from None
+        except TidelogError as error:
+            raise self._with_count(error) from None
+
+    def _send(self, columns: Columns, name: str) -> None:
+        """Send messages; when one of them may not be sent, send those before it and raise for its line.
+
+        The client checks all messages of a call before it sends the first, so a refused call stored nothing and may
+        be halved until the refusal is about one line.
+        """
+        try:
+            receipts = self._produce(columns)
+        except (MessageTooLargeError, InvalidRequestError, ValueError) as refusal:
+            if isinstance(refusal, TidelogError) and refusal.details.get("acknowledged"):
+                raise
+            if len(columns) == 1:
+                raise _at_line(refusal, columns.lines[0], name) from None
+            half = len(columns) // 2
+            self._send(columns.part(0, half), name)
+            self._send(columns.part(half, len(columns)), name)
+        else:
+            self.stored += len(receipts)
+            self.durability = receipts.durability
+            self._receive(receipts)
+
+    def _produce(self, columns: Columns) -> ReceiptBatch:
+        try:
+            return self._client.produce_many(
+                self._topic,
+                columns.values,
+                keys=columns.keys,
+                headers=columns.headers,
+                priority=columns.priorities,
+                partition=columns.partitions,
+                timestamps=columns.timestamps,
+            )
+        except TidelogError as error:
+            acknowledged = error.details.get("acknowledged")
+            self.stored += acknowledged if isinstance(acknowledged, int) else 0
+            raise
+
+    def _with_count(self, error: TidelogError) -> TidelogError:
+        count = "1 message was" if self.stored == 1 else f"{self.stored} messages were"
+        return type(error)(f"{error.message} ({count} stored)", **error.details)
+
+
+def _at_line(refusal: TidelogError | ValueError, line: int, name: str) -> TidelogError:
+    if isinstance(refusal, TidelogError):
+        return type(refusal)(f"line {line} of {name}: {refusal.message}", **refusal.details)
+    return InputError(f"line {line} of {name}: {refusal}")

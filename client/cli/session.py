@@ -1,0 +1,49 @@
+"""What every command that talks to a broker does first: connect, or say in one line why not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from .errors import WrongUsage
+from .options import DEFAULT_TIMEOUT_S
+from .output import say
+from .times import Bound, Position
+
+if TYPE_CHECKING:
+    from ..blocking.client import Client
+
+
+class _ToStderr(logging.Handler):
+    """Shows the client's own log (a connection lost, made again) as lines on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"tidelog: {record.getMessage()}")
+
+
+@contextmanager
+def connected(url: str | None, timeout: float | None = None) -> Iterator[Client]:
+    """Give a client whose calls take at most `timeout` seconds. Raises WrongUsage for an address that is none."""
+    from ..blocking.client import Client
+
+    logger = logging.getLogger("tidelog")
+    if not any(isinstance(handler, _ToStderr) for handler in logger.handlers):
+        logger.addHandler(_ToStderr(logging.WARNING))
+        logger.propagate = False
+    try:
+        client = Client(url, timeout=DEFAULT_TIMEOUT_S if timeout is None else timeout, client_name="tidelog-cli")
+    except ValueError as error:
+        raise WrongUsage(f"{'TIDELOG_URL' if url is None else '--url'}: {error}") from None
+    with client:
+        yield client
+
+
+def bounds(positions: tuple[Position, ...], now: datetime) -> tuple[Bound, ...]:
+    """Resolve positions against one `now`, the broker's: its clock gave the append times they are compared with."""
+    try:
+        return tuple(position.resolve(now) for position in positions)
+    except ValueError as error:
+        raise WrongUsage(str(error)) from None

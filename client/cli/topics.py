@@ -1,0 +1,212 @@
+"""`tidelog topics`: create, list, describe, set, reopen and delete."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ...protocol.topic_settings import format_setting
+from ..topic import Topic, TopicPartition
+from .confirm import confirm
+from .options import Output, OutputFormat, Timeout, TopicName, Url, Yes, parse_partitions
+from .output import StandardOutput
+from .session import connected
+from .settings import Assignment, parse_assignment, read_changes
+from .times import format_time
+
+Partitions = Annotated[
+    int | None,
+    typer.Option("--partitions", parser=parse_partitions, metavar="N", help="How many [default: the broker's]."),
+]
+Retention = Annotated[
+    str | None, typer.Option("--retention", metavar="DURATION", help="Keep messages this long: 7d, or none for ever.")
+]
+RetentionBytes = Annotated[
+    str | None, typer.Option("--retention-bytes", metavar="SIZE", help="Keep this much of each partition: 10GiB, none.")
+]
+Set = Annotated[
+    list[Assignment] | None,
+    typer.Option("--set", parser=parse_assignment, metavar="key=value", help="Any other setting; may be repeated."),
+]
+Assignments = Annotated[
+    list[Assignment],
+    typer.Argument(
+        metavar="key=value...",
+        parser=parse_assignment,
+        help="`partitions=12` raises the number; the value `default` follows the broker's default again.",
+    ),
+]
+
+
+def create(
+    name: TopicName,
+    partitions: Partitions = None,
+    retention: Retention = None,
+    retention_bytes: RetentionBytes = None,
+    settings: Set = None,
+    url: Url = None,
+    output: Output = OutputFormat.TABLE,
+    timeout: Timeout = None,
+) -> None:
+    """Create a topic."""
+    flags = {"retention": retention, "retention_bytes": retention_bytes, "partitions": partitions}
+    given = [Assignment(key, str(text)) for key, text in flags.items() if text is not None]
+    changes = read_changes([*given, *(settings or [])], may_reset=False)
+    with connected(url, timeout) as client:
+        topic = client.topics.create(name, partitions=changes.partitions, **changes.settings)
+    _show(topic, output)
+
+
+def list_topics(url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
+    """List all topics with what they hold."""
+    out = StandardOutput()
+    with connected(url, timeout) as client:
+        topics = client.topics.list()
+    if output is OutputFormat.JSON:
+        for topic in topics:
+            out.json(_summary(topic))
+    else:
+        heads = ["NAME", "PARTITIONS", "MESSAGES", "BYTES", "RETENTION", "DURABILITY", "STATE"]
+        out.table(heads, [list(_summary(topic).values()) for topic in topics])
+    out.flush()
+
+
+def describe(name: TopicName, url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
+    """Show a topic's settings and partitions."""
+    with connected(url, timeout) as client:
+        topic = client.topics.describe(name)
+    _show(topic, output)
+
+
+def set_settings(
+    name: TopicName,
+    assignments: Assignments,
+    url: Url = None,
+    output: Output = OutputFormat.TABLE,
+    timeout: Timeout = None,
+) -> None:
+    """Change a topic's settings, or raise its number of partitions."""
+    changes = read_changes(assignments, may_reset=True)
+    with connected(url, timeout) as client:
+        topic = client.topics.set(name, partitions=changes.partitions, reset=changes.reset, **changes.settings)
+    _show(topic, output)
+
+
+def reopen(name: TopicName, url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
+    """Let fenced partitions take writes again, once their disk is repaired."""
+    out = StandardOutput()
+    with connected(url, timeout) as client:
+        partitions = client.topics.reopen(name)
+    if output is OutputFormat.JSON:
+        out.json({"topic": name, "reopened": partitions})
+    elif partitions:
+        out.text(f"reopened partitions {', '.join(map(str, partitions))} of {name}")
+    else:
+        out.text(f"no partition of {name} was fenced")
+    out.flush()
+
+
+def delete(
+    name: TopicName,
+    yes: Yes = False,
+    url: Url = None,
+    output: Output = OutputFormat.TABLE,
+    timeout: Timeout = None,
+) -> None:
+    """Delete a topic with all its messages, finally."""
+    out = StandardOutput()
+    confirm(f"Delete topic {name} with all its messages?", yes)
+    with connected(url, timeout) as client:
+        client.topics.delete(name)
+    if output is OutputFormat.JSON:
+        out.json({"topic": name, "deleted": True})
+    else:
+        out.text(f"deleted {name}")
+    out.flush()
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    topics = typer.Typer(help="Create, look at, change and delete topics.", rich_markup_mode=None)
+    topics.command("create")(create)
+    topics.command("list")(list_topics)
+    topics.command("describe")(describe)
+    topics.command("set")(set_settings)
+    topics.command("reopen")(reopen)
+    topics.command("delete")(delete)
+    app.add_typer(topics, name="topics")
+
+
+def _show(topic: Topic, output: OutputFormat) -> None:
+    out = StandardOutput()
+    if output is OutputFormat.JSON:
+        out.json(_description(topic))
+    else:
+        facts: dict[str, object] = {"name": topic.name, "id": topic.id, "created": format_time(topic.created)}
+        for key, value in sorted(topic.settings.items()):
+            facts[key] = format_setting(key, value) + ("" if key in topic.given else "  (the broker's default)")
+        out.facts(facts)
+        out.text("")
+        heads = ["PARTITION", "START", "END", "WRITTEN", "SYNCED", "BYTES", "SEGMENTS", "STATE"]
+        out.table(heads, [_row(partition) for partition in topic.partitions])
+    out.flush()
+
+
+def _row(partition: TopicPartition) -> list[object]:
+    return [
+        partition.index,
+        partition.start_offset,
+        partition.end_offset,
+        partition.written_offset,
+        partition.synced_offset,
+        partition.bytes,
+        partition.segments,
+        _state(partition),
+    ]
+
+
+def _state(partition: TopicPartition) -> str:
+    words = ["fenced"] if partition.fenced else []
+    words += [f"damaged {start}..{end}" for start, end in partition.damaged]
+    return ", ".join(words) or "ok"
+
+
+def _summary(topic: Topic) -> dict[str, object]:
+    unwell = [partition for partition in topic.partitions if partition.fenced or partition.damaged]
+    return {
+        "name": topic.name,
+        "partitions": len(topic.partitions),
+        "messages": sum(each.end_offset - each.start_offset for each in topic.partitions),
+        "bytes": sum(each.bytes for each in topic.partitions),
+        "retention": format_setting("retention", topic.settings.get("retention")),
+        "durability": topic.settings.get("durability"),
+        "state": f"{len(unwell)} of {len(topic.partitions)} partitions need attention" if unwell else "ok",
+    }
+
+
+def _description(topic: Topic) -> dict[str, object]:
+    return {
+        "name": topic.name,
+        "id": topic.id,
+        "count": topic.count,
+        "created": format_time(topic.created),
+        "settings": {key: format_setting(key, value) for key, value in sorted(topic.settings.items())},
+        "given": sorted(topic.given),
+        "partitions": [
+            {
+                "index": partition.index,
+                "leader": partition.leader,
+                "epoch": partition.epoch,
+                "start_offset": partition.start_offset,
+                "end_offset": partition.end_offset,
+                "written_offset": partition.written_offset,
+                "synced_offset": partition.synced_offset,
+                "bytes": partition.bytes,
+                "segments": partition.segments,
+                "fenced": partition.fenced,
+                "damaged": [list(damage) for damage in partition.damaged],
+            }
+            for partition in topic.partitions
+        ],
+    }

@@ -1,0 +1,200 @@
+"""Imports run one way: this holds the layers of the project, and that `import tidelog` stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.test_tidy import FILES, tree
+
+PURE_STDLIB_REFUSED = frozenset({"socket", "time", "random", "secrets", "asyncio", "selectors", "threading", "select"})
+"""What the pure core may not know: sockets, clocks, chance."""
+
+TRIO_MODULES = (
+    "broker/app.py",
+    "broker/server.py",
+    "broker/session",
+    "broker/background",
+    "broker/cli/",
+    "broker/testing",
+)
+"""The broker's edge, the only code that may import Trio; everything else is plain synchronous code."""
+
+HEAVY = ("trio", "fastapi", "typer", "pyarrow", "pandas", "polars", "pydantic", "rich", "tidelog.broker")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import of a file: the dotted name and where it stands."""
+
+    name: str
+    place: str
+
+
+def module_name(file: str) -> str:
+    """The dotted name a file has when imported."""
+    path = file.removeprefix("src/tidelog/").removeprefix("src/").removesuffix(".py")
+    parts = [part for part in path.split("/") if part != "__init__"]
+    return ".".join(parts if file.startswith("tests/") else ["tidelog", *parts])
+
+
+def package_of(file: str) -> list[str]:
+    """The package that a file's relative imports start from."""
+    parts = module_name(file).split(".")
+    return parts if file.endswith("__init__.py") else parts[:-1]
+
+
+def imports_of(file: str) -> list[Import]:
+    """Every import of a file in full dotted names, those inside functions and TYPE_CHECKING included."""
+    found: list[Import] = []
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package_of(file)[: len(package_of(file)) - node.level + 1] if node.level else []
+            stem = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{stem}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found += [Import(name, f"{file}:{node.lineno}") for name in names]
+    return found
+
+
+def within(name: str, *packages: str) -> bool:
+    """Whether a dotted name is one of the packages or lies inside one."""
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def files_of(*folders: str) -> list[str]:
+    """The files of some folders, or some files."""
+    return [file for file in FILES if any(file == folder or file.startswith(f"{folder}/") for folder in folders)]
+
+
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "protocol": ("tidelog.protocol",),
+    "native": ("tidelog.native",),
+    "broker/storage": ("tidelog.broker.storage", "tidelog.protocol", "tidelog.native", "tidelog.broker.errors"),
+    "broker/meta": ("tidelog.broker.meta", "tidelog.broker.storage", "tidelog.protocol", "tidelog.broker.errors"),
+    "broker/errors.py": ("tidelog.protocol",),
+    "broker/clock.py": ("tidelog.protocol",),
+    "broker/timers.py": ("tidelog.protocol",),
+    "broker/deferred.py": ("tidelog.protocol", "tidelog.broker.errors"),
+    "client": ("tidelog.client", "tidelog.protocol"),
+    "spark": ("tidelog.spark", "tidelog.client", "tidelog.protocol.batch"),
+}
+"""What of tidelog a layer may import; the standard library and third parties are not meant here."""
+
+
+@pytest.mark.parametrize("layer", ALLOWED)
+def test_a_layer_imports_only_what_lies_below(layer: str) -> None:
+    """No import points upwards or sideways, not even inside a function."""
+    wrong = [
+        f"{used.place} imports {used.name}"
+        for file in files_of(layer)
+        for used in imports_of(file)
+        if within(used.name, "tidelog") and not within(used.name, *ALLOWED[layer])
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("package", ["broker.server", "broker.session", "broker.app", "broker.handlers", "broker.cli"])
+def test_the_broker_core_does_not_know_its_edge(package: str) -> None:
+    """Partitions, topics and what lies below never import the code that serves them."""
+    edge = (
+        "broker/server",
+        "broker/session",
+        "broker/app.py",
+        "broker/handlers",
+        "broker/cli",
+        "broker/background",
+        "broker/server.py",
+        "broker/session.py",
+        "broker/background.py",
+    )
+    core = [file for file in files_of("broker") if file not in files_of(*edge)]
+    wrong = [used.place for file in core for used in imports_of(file) if within(used.name, f"tidelog.{package}")]
+    assert core
+    assert not wrong
+
+
+def test_handlers_do_not_reach_into_storage() -> None:
+    """A handler asks partitions and topics; logs and files are theirs."""
+    wrong = [
+        used.place
+        for file in files_of("broker/handlers")
+        for used in imports_of(file)
+        if within(used.name, "tidelog.broker.storage")
+    ]
+    assert not wrong
+
+
+def test_only_the_edge_knows_trio() -> None:
+    """The decisions are plain code: Trio is imported by the named modules of the edge alone."""
+    wrong = [
+        used.place
+        for file in files_of("protocol", "native", "broker", "client")
+        for used in imports_of(file)
+        if within(used.name, "trio") and not file.startswith(TRIO_MODULES)
+    ]
+    assert not wrong
+
+
+PURE = [
+    file
+    for file in files_of("protocol", "native", "broker/storage", "broker/meta", "broker/partition.py", "client/core")
+    if not file.startswith("broker/storage/files") and file != "native/build_ffi.py"
+]
+
+
+@pytest.mark.parametrize("file", PURE)
+def test_the_core_is_pure(file: str) -> None:
+    """The core knows no socket, clock, chance or operating system: time is an argument, files are a seam."""
+    wrong = [
+        f"{used.place} imports {used.name}"
+        for used in imports_of(file)
+        if used.name.split(".")[0] in PURE_STDLIB_REFUSED | {"os", "trio", "anyio"}
+    ]
+    assert not wrong
+
+
+def test_relative_imports_inside_the_packages() -> None:
+    """Inside the packages imports are relative, so that a folder can be read without knowing its outer name."""
+    wrong = [
+        f"{file}:{node.lineno}"
+        for file in files_of("protocol", "native", "broker", "client", "spark")
+        for node in ast.walk(tree(file))
+        if (isinstance(node, ast.ImportFrom) and not node.level and within(node.module or "", "tidelog"))
+        or (isinstance(node, ast.Import) and any(within(alias.name, "tidelog") for alias in node.names))
+    ]
+    assert not wrong
+
+
+def modules_after(statement: str) -> list[str]:
+    """The modules that a fresh interpreter has loaded after a statement, as -X importtime reports them."""
+    run = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", statement],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parent,
+    )
+    return [line.rsplit("|", 1)[1].strip() for line in run.stderr.splitlines() if line.startswith("import time:")]
+
+
+def test_import_tidelog_is_light() -> None:
+    """`import tidelog` loads no server, no command line and no data frames."""
+    loaded = modules_after("import tidelog")
+    assert "tidelog" in loaded
+    assert not [name for name in loaded if within(name, *HEAVY)]
+
+
+def test_the_client_is_light() -> None:
+    """Taking the client out of the front door loads no server, no command line and no data frames either."""
+    loaded = modules_after("from tidelog import Client")
+    assert "tidelog.client" in loaded
+    assert not [name for name in loaded if within(name, *HEAVY)]
