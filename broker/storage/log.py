@@ -172,6 +172,7 @@ class Log(ReadableLog):
             files=self._segments.files,
             first=rolls[0].old.opened if rolls else active.opened,
             rolls=rolls,
+            last=active,
             offset=active.end_offset,
             appended_bytes=self._writer.appended_bytes,
             mark=self._state.mark,
@@ -187,6 +188,7 @@ class Log(ReadableLog):
             self._fence = error
             return
         self._synced_offset = max(self._synced_offset, task.offset)
+        self._reader.note_boundary(task.last, task.offset, task.mark_value.position)
         self._synced_bytes = task.appended_bytes
         for roll in task.rolls:
             self._writer.rolls.remove(roll)

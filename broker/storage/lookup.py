@@ -9,15 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...protocol.batch import decode_batch
+from ...protocol.batch import HEADER_BYTES, BatchHeader, decode_batch, verify_leader, verify_local
 from .damage import Damage
 from .entries import Entries, Int64s, StopReason, Walk, end_offset, end_offsets, walk_headers
 from .scan import is_body_intact
 from .segment import Segment
 from .sparse_index import SparseIndex
 
-# A lookup starts at most two index intervals before its batch; this many headers are read at a time.
-_STEP = 64
+# A lookup starts at most two index intervals before its batch: a few headers do, unless batches are tiny.
+_FIRST_STEP = 8
+_STEP = 256
 _NO_TIMES = np.empty(0, dtype=np.int64)
 
 
@@ -36,35 +37,63 @@ class Run:
     end: int
 
 
-def find_batch(segment: Segment, offset: int) -> np.void:
-    """Return the header of the batch that holds an offset."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One batch whose header was verified."""
+
+    position: int
+    end_position: int
+    base_offset: int
+    end_offset: int
+
+
+def find_batch(segment: Segment, offset: int, hint: int | None = None) -> Found:
+    """Return the batch that holds an offset; `hint` is a position at which it probably starts."""
     index = _index_of(segment)
-    for entries in _walk_from_row(segment, index, index.at_offset(offset)):
-        place = int(end_offsets(entries).searchsorted(offset, "right"))
+    row = index.at_offset(offset)
+    if hint is None and row >= 0:
+        hint = index.row(row).position
+    found = None if hint is None else _batch_at(segment, hint)
+    if found is not None and found.base_offset <= offset < found.end_offset:
+        return found
+    for entries in _walk_from_row(segment, index, row):
+        ends = end_offsets(entries)
+        place = int(ends.searchsorted(offset, "right"))
         if place < len(entries):
-            if int(entries[place]["base_offset"]) > offset:
+            entry = entries[place]
+            position, base_offset = int(entry["position"]), int(entry["base_offset"])
+            if base_offset > offset:
                 break
-            return entries[place]
+            return Found(position, position + int(entry["length"]), base_offset, int(ends[place]))
     raise UnreadableError
 
 
-def find_run(segment: Segment, first: np.void, max_bytes: int, upto: int) -> Run | None:
-    """Return the batches from `first` on that fit into `max_bytes` (one at least) and end at or below `upto`."""
-    index = _index_of(segment)
-    position, start = int(first["position"]), int(first["base_offset"])
-    end_position = position + int(first["length"])
-    end = end_offset(first)
+def _batch_at(segment: Segment, position: int) -> Found | None:
+    """Return the batch at a position if its header is intact; cheaper than a walk for one batch."""
+    data = segment.bytes()
+    if position + HEADER_BYTES > len(data.view) or not verify_leader(data.view, position):
+        return None
+    if not verify_local(data.view, position, data.seed, position):
+        return None
+    header = BatchHeader.read(data.view, position)
+    return Found(position, position + header.batch_length, header.base_offset, header.end_offset)
+
+
+def find_run(segment: Segment, first: Found, max_bytes: int, upto: int, end_hint: int | None = None) -> Run | None:
+    """Return the batches from `first` on that fit into `max_bytes` (one at least) and end at or below `upto`.
+
+    `end_hint` is the position at which the batches below `upto` are known to end in this segment.
+    """
+    position, end_position, end = first.position, first.end_position, first.end_offset
     if end > upto:
         return None
-    limit = segment.next_gap_position(position, position + max(max_bytes, end_position - position))
-    row = min(index.at_position(limit), index.at_offset(upto))
-    target = index.row(row)
-    if target.position > end_position:
-        end_position, end = target.position, target.base_offset
-        rest = _walk_from_row(segment, index, row)
-    else:
-        rest = _walk(segment, end_position)
-    for entries in rest:
+    limit = segment.next_gap_position(position, max(position + max_bytes, end_position))
+    if segment.end_offset <= upto:
+        upto, end_hint = segment.end_offset, segment.end_position
+    if end_hint is not None and end_position <= end_hint <= limit:
+        return Run(segment, position, end_hint, first.base_offset, upto)
+    end_position, end = _skip_ahead(segment, end_position, end, limit, upto)
+    for entries in _walk(segment, end_position):
         ends, end_positions = end_offsets(entries), entries["position"] + entries["length"]
         fits = (end_positions <= limit) & (ends <= upto)
         count = len(fits) if fits.all() else int(fits.argmin())
@@ -72,7 +101,19 @@ def find_run(segment: Segment, first: np.void, max_bytes: int, upto: int) -> Run
             end_position, end = int(end_positions[count - 1]), int(ends[count - 1])
         if count < len(fits):
             break
-    return Run(segment, position, end_position, start, end)
+    return Run(segment, position, end_position, first.base_offset, end)
+
+
+def _skip_ahead(segment: Segment, position: int, offset: int, limit: int, upto: int) -> tuple[int, int]:
+    """Return the last batch boundary that the index knows within both bounds."""
+    index = _index_of(segment)
+    target = index.row(min(index.at_position(limit), index.at_offset(upto)))
+    if target.position > position:
+        position, offset = target.position, target.base_offset
+        following = _batch_at(segment, position)
+        if position < segment.end_position and (following is None or following.base_offset != offset):
+            raise UnreadableError
+    return position, offset
 
 
 def first_at_append_time(segment: Segment, time_us: int) -> int | None:
@@ -164,10 +205,11 @@ def _walk_from_row(segment: Segment, index: SparseIndex, row: int) -> Iterator[E
 def _walk(segment: Segment, position: int) -> Iterator[Entries]:
     """Yield batches from a position up to the segment's end or the first bad header."""
     data = segment.bytes()
+    step = _FIRST_STEP
     while position < len(data.view):
-        walk: Walk = walk_headers(data.view, position=position, end=len(data.view), seed=data.seed, limit=_STEP)
+        walk: Walk = walk_headers(data.view, position=position, end=len(data.view), seed=data.seed, limit=step)
         if len(walk):
             yield walk.entries
         if walk.reason is not StopReason.LIMIT:
             return
-        position = walk.position
+        position, step = walk.position, _STEP

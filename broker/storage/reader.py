@@ -4,6 +4,7 @@ Nothing is returned that a lookup could not verify. What turns out to be damaged
 `CorruptError`; time lookups pass over it.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -24,6 +25,9 @@ from .segment import Segment
 from .segments import Segments
 
 T = TypeVar("T")
+
+# One for every consumer that follows a partition closely, and for the marks; others pay for a short walk.
+_KNOWN_BOUNDARIES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Reader:
     def __init__(self, segments: Segments, damage: Damage) -> None:
         self._segments = segments
         self._damage = damage
+        self._boundaries: OrderedDict[int, tuple[Segment, int]] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<Reader of {self._segments!r}>"
@@ -89,11 +94,26 @@ class Reader:
             raise UnreadableError
         segment = self._segments.all[self._segments.place_of(offset)]
 
-        def find() -> Run | None:
-            first = find_batch(segment, offset)
-            return find_run(segment, first, max_bytes, self._damage.next_start(offset, upto))
+        upto = self._damage.next_start(offset, upto)
 
-        return self._look_up(segment, find, offset)
+        def find() -> Run | None:
+            first = find_batch(segment, offset, self._known_position(segment, offset))
+            return find_run(segment, first, max_bytes, upto, self._known_position(segment, upto))
+
+        run = self._look_up(segment, find, offset)
+        if run is not None:
+            self.note_boundary(segment, run.end, run.end_position)
+        return run
+
+    def note_boundary(self, segment: Segment, offset: int, position: int) -> None:
+        """Remember that the batches below `offset` end at `position`: the next read likely starts or ends there."""
+        self._boundaries[offset] = (segment, position)
+        if len(self._boundaries) > _KNOWN_BOUNDARIES:
+            self._boundaries.popitem(last=False)
+
+    def _known_position(self, segment: Segment, offset: int) -> int | None:
+        known = self._boundaries.get(offset)
+        return known[1] if known is not None and known[0] is segment else None
 
     def batch_at(self, offset: int) -> memoryview:
         """Return the stored batch that holds an offset."""

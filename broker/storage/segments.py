@@ -85,6 +85,7 @@ class Segments:
     def _open(self, segment: Segment) -> None:
         if segment.file is None:
             segment.file = self.files.open(segment.path, writable=False)
+            segment.capacity = segment.file.size()
         if segment.index is None:
             segment.index = self._stored_index(segment)
             if segment.index is None:

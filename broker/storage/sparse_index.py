@@ -178,6 +178,8 @@ class SparseIndex:
         if not np.array_equal(offsets[:, 0], times[:, 1]):
             return None
         index = cls(interval)
+        # As plain arrays: a memmap's slices cost several times as much.
+        offsets, times = offsets.view(np.ndarray), times.view(np.ndarray)
         index._columns = [offsets[:, 0], offsets[:, 1], times[:, 0], times[:, 2], times[:, 3]]
         index._count = count
         index._max = int(times[-1, 2])

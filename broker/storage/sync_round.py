@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from ..errors import TidelogError, storage_error
 from .files import File, Files
 from .roll import Roll
+from .segment import Segment
 from .synced_mark import Mark, SyncedMark
 
 
@@ -19,6 +20,7 @@ class SyncTask:
     files: Files
     first: File  # what is synced first: the active segment, or the old one of the oldest roll
     rolls: list[Roll]
+    last: Segment  # where what is synced ends
     offset: int  # everything below it is durable afterwards
     appended_bytes: int
     mark: SyncedMark
