@@ -138,6 +138,8 @@ def test_any_buffer_may_be_an_entry():
         batch.encode_batch([bytearray(b"a"), memoryview(b"bc"), wide, None], timestamp_us=0)  # type: ignore[list-item]
     )
     assert found.values.to_list() == [b"a", b"bc", b"\1\0\0\0\2\0\0\0", None]
+    alone = batch.decode_batch(batch.encode_batch([b"abc", wide], timestamp_us=0))
+    assert alone.values.to_list() == [b"abc", b"\1\0\0\0\2\0\0\0"]
 
 
 @pytest.mark.parametrize("entry", ["text", 5, 2.5, [1]])
@@ -196,6 +198,14 @@ def test_an_empty_control_batch_is_a_header_alone():
     assert header.is_control
     found = batch.decode_batch(data)
     assert (len(found), found.values.to_list(), found.offsets.tolist()) == (0, [], [])
+
+
+def test_a_control_batch_with_records_takes_no_offset_either():
+    """Markers lie between offsets."""
+    data = batch.encode_batch([b"marker"], control=True, timestamp_us=0)
+    batch.stamp_leader(data, 0, base_offset=70, append_time_us=1, leader_epoch=1)
+    assert batch.BatchHeader.read(data).end_offset == 70
+    assert batch.decode_batch(data).values.to_list() == [b"marker"]
 
 
 def test_offsets_count_from_the_base():

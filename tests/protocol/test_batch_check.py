@@ -4,6 +4,7 @@ import struct
 
 import numpy as np
 import pytest
+import zstandard
 from tests.helpers import batches
 from tests.helpers.batches import Record
 
@@ -91,6 +92,7 @@ def test_trailing_bytes_that_the_payload_length_admits_to_are_refused():
         ("<I", 0, 0, "magic b'TLB1' at position 0, found"),
         ("<I", 4, 111, "a multiple of 8, at position 0, found 111"),
         ("<I", 4, 0, "batch length of 112 to"),
+        ("<I", 4, 132, "a multiple of 8, at position 0, found 132"),
         ("<I", 4, 0xFFFFFFF8, "found 4294967288"),
         ("<q", 16, 1, "broker's own fields"),
         ("<q", 24, 1, "broker's own fields"),
@@ -146,6 +148,34 @@ def test_offsets_and_padding_of_a_column_are_checked(form: str, position: int, v
     data = patched(batch.encode_batch([b"one", b"two", b"3"], timestamp_us=5), form, position, value)
     with pytest.raises(InvalidBatchError, match=message):
         batch.check_from_producer(data)
+
+
+@pytest.mark.parametrize(
+    ("form", "position", "value"),
+    [("<I", 4, 120), ("<I", 60, 1 << 16 | 1), ("<I", 60, 1 << 16 | 1 << 10), ("<I", 60, 1 << 16 | 8), ("<Q", 104, 8)],
+)
+def test_a_batch_without_records_has_nothing_else(form: str, position: int, value: int):
+    """An empty control batch with columns, a codec or bytes behind its header is refused."""
+    data = batch.encode_batch([], control=True, timestamp_us=0) + bytes(8)
+    with pytest.raises(InvalidBatchError, match="without records to be a header alone"):
+        batch.decode_batch(patched(data, form, position, value))
+
+
+def test_a_compressed_payload_ends_with_its_padding_too():
+    """The padding of the last column belongs to the payload, compressed or not."""
+    plain = batch.encode_batch([b"abc"], timestamp_us=5)
+    payload = bytes(plain[112:])
+    for cut in (0, 1, 5):
+        block = zstandard.ZstdCompressor().compress(payload[: len(payload) - cut])
+        data = plain[:112] + block + bytes(-len(block) & 7)
+        struct.pack_into("<I", data, 4, len(data))
+        struct.pack_into("<I", data, 60, 1)
+        patched(data, "<Q", 104, len(payload) - cut)
+        if cut:
+            with pytest.raises(InvalidBatchError, match=f"expected 8 bytes of values, found {8 - cut}"):
+                batch.check_from_producer(data)
+        else:
+            batch.check_from_producer(data)
 
 
 def test_null_bitmaps_are_checked():

@@ -101,6 +101,13 @@ def test_a_cut_batch_verifies_nowhere():
             batch.verify(cut)
 
 
+def test_zeros_under_a_valid_checksum_are_no_batch():
+    """A checksum alone does not make a header: the magic must be there."""
+    data = bytearray(112)
+    batch.stamp_leader(data, 0, base_offset=0, append_time_us=0, leader_epoch=0)
+    assert not batch.verify_leader(data)
+
+
 def test_a_header_needs_112_bytes():
     """Reading says how many bytes were missing, also when the position is outside the buffer."""
     with pytest.raises(InvalidBatchError, match="header of 112 bytes at position 8, found 104 bytes"):
