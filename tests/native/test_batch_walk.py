@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.native import _native
-from tidelog.native.batch_walk import ENTRY, StopReason, walk_headers, xxh32
+from tidelog.native.batch_walk import ENTRY, HEADER_BYTES, StopReason, walk_headers, xxh32
 from tidelog.protocol import batch
 
 SEED = 0x1234ABCD
@@ -180,6 +180,7 @@ def test_a_negative_limit_is_refused():
 def test_an_entry_is_laid_out_as_the_c_struct():
     """numpy reads the very bytes that C wrote: same fields, same places, same size."""
     names = ENTRY.names or ()
+    assert HEADER_BYTES == batch.HEADER_BYTES
     assert _native.ffi.sizeof("tidelog_batch_entry") == ENTRY.itemsize == 96
     fields = ENTRY.fields or {}
     assert {name: fields[name][1] for name in names} == {
