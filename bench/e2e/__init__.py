@@ -1,0 +1,1 @@
+"""Whole-system benchmarks: a real broker process, a real client, everything read back."""
