@@ -72,7 +72,7 @@ class Segments:
         if segment.is_sealed:
             self._loaded[segment.base_offset] = segment
             self._loaded.move_to_end(segment.base_offset)
-            self._unload_some()
+            self._unload_some(segment)
         assert segment.index is not None
         return segment.index
 
@@ -104,12 +104,12 @@ class Segments:
         segment.is_index_stored = True
         return index
 
-    def _unload_some(self) -> None:
+    def _unload_some(self, asked: Segment) -> None:
         excess = len(self._loaded) - self.settings.max_open_segments
         for base_offset, segment in list(self._loaded.items()):
             if excess <= 0:
                 return
-            if segment.is_index_stored and segment is not self.all[-1]:
+            if segment.is_index_stored and segment is not asked and segment is not self.all[-1]:
                 # The last slice or view that somebody holds closes the file.
                 segment.file = segment.index = None
                 del self._loaded[base_offset]
