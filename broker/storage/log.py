@@ -152,6 +152,10 @@ class Log(ReadableLog):
         base_offsets = [batch.base_offset for batch in placed]
         return Appended(base_offsets[0], placed[-1].end_offset, self._writer.last_append_us, base_offsets)
 
+    def change_settings(self, settings: LogSettings) -> None:
+        """Go on under other settings; another segment size holds from the next segment on."""
+        self._segments.settings = settings
+
     def raise_epoch(self, epoch: int) -> None:
         """Stamp what is appended from now on with a higher epoch."""
         assert epoch >= self._epochs.last, f"epoch {epoch} is below {self._epochs.last}"

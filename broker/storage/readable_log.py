@@ -42,6 +42,11 @@ class ReadableLog:
         """Bytes in use over all segments."""
         return sum(self._segments.load_times(s).end_position for s in self._segments.all if s.is_readable)
 
+    @property
+    def segment_count(self) -> int:
+        """Segments, the active one included."""
+        return len(self._segments.all)
+
     # ------------------------------------------------------------------------------------------- reading
 
     def read(self, offset: int, *, max_bytes: int, upto: int | None = None) -> LogRead:

@@ -186,6 +186,11 @@ class Writer:
         """Return a new segment that takes effect with `_roll_to`."""
         size = self._segments.settings.segment_bytes
         file, self.prepared = self.prepared, None
+        if file is not None and file.size() != size:
+            # Prepared before the segment size was changed: a batch that is allowed now might not fit into it.
+            file.close()
+            self._segments.files.unlink(file.path)
+            file = None
         if file is None:
             file = prepare_file(self._segments.files, self.new_path(), size)
         seed = new_seed(self._log_id, base_offset, epoch, now_us, self._number)
