@@ -73,6 +73,11 @@ class FrameBuffer:
         """Count bytes that were received into `writable()`."""
         self._end += count
 
+    def shrink(self) -> None:
+        """Give back what a large frame made it grow to, if nothing waits in it."""
+        if self._start == self._end and len(self._buffer) > INITIAL_BUFFER_BYTES:
+            self._renew(INITIAL_BUFFER_BYTES)
+
     def head(self, count: int) -> bytes:
         """Return up to `count` of the first waiting bytes, for an error message."""
         return bytes(self._buffer[self._start : min(self._end, self._start + count)])

@@ -92,6 +92,7 @@ class TopicsSection(Section):
 
     auto_create: bool = True
     partitions: int = Field(default=6, ge=1, le=1_000_000)
+    max_topics: int = Field(default=10_000, ge=1, le=10_000_000)
     max_partitions_per_topic: int = Field(default=1_000, ge=1, le=1_000_000)
     max_partitions: int = Field(default=20_000, ge=1, le=10_000_000)
     """Of all topics together: each open partition costs a few descriptors and some memory."""

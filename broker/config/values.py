@@ -48,7 +48,8 @@ def _read_none(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() in NO_VALUE else value
 
 
-def _read_address(value: object) -> object:
+def read_address(value: object) -> Address:
+    """Read `HOST:PORT`. Raises ValueError that shows the form."""
     if isinstance(value, Address):
         return value
     match = _HOST_AND_PORT.fullmatch(value) if isinstance(value, str) else None
@@ -75,5 +76,5 @@ Size = Annotated[int, BeforeValidator(_read_size)]
 """Whole bytes, written as `64MiB`."""
 OptionalSize = Annotated[int | None, BeforeValidator(_read_optional_size)]
 """The same, or `null`."""
-ListenAddress = Annotated[Address, BeforeValidator(_read_address)]
+ListenAddress = Annotated[Address, BeforeValidator(read_address)]
 """Written as `HOST:PORT`."""

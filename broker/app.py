@@ -1,0 +1,232 @@
+"""The broker: puts its parts together, runs them, and takes them down in order.
+
+    start   lock the folder -> its version -> listen -> recover all logs (in a thread) -> start the parts -> accept
+    stop    accept no more -> answer what is in flight -> stop the parts -> sync, snapshots, close -> unlock
+
+Killed anywhere in between, the next start recovers; a clean stop only makes it faster.
+"""
+
+from __future__ import annotations
+
+import socket
+from importlib.metadata import version
+
+import trio
+
+from ..protocol.limits import MAX_WAIT_US
+from ..protocol.messages import BrokerLimits, Message
+from .background import Heartbeat, RungTimers, SyncThread, Workers, run_timers
+from .clock import BrokerTime, Clock
+from .config import Address, Config
+from .data_folder import claim
+from .deferred import Reply
+from .group_commit import GroupCommit
+from .handlers import Answer, Context, handle
+from .handlers.fetch import empty_reply
+from .logging import get_logger
+from .metrics import Metrics, Values
+from .server import Server, open_listeners
+from .services import Services
+from .session import Session, SessionLimits, Surroundings
+from .session_memory import MemoryBudget
+from .storage.files import Files
+from .storage.log import SyncTask
+from .storage.sync_round import run_round
+from .topics import TopicDefaults, TopicLimits, Topics
+
+COLD_READERS = 4
+"""Threads that read in what slow connections are still to be sent."""
+
+
+class Broker:
+    """A whole broker over a data directory and a clock."""
+
+    def __init__(self, files: Files, clock: Clock, config: Config) -> None:
+        """`files` is this broker's own from now on: `run` locks and closes it."""
+        self._config = config
+        self._files = files
+        self._time = BrokerTime(clock)
+        self._timers = RungTimers()
+        self._commit: GroupCommit[SyncTask] = GroupCommit(
+            max_unsynced_bytes=config.log.max_unsynced_bytes, sync_behind_us=config.log.sync_interval_us
+        )
+        self._sync = SyncThread(self._commit, lambda tasks: run_round(files, tasks), self._time.monotonic_us)
+        self._workers = Workers(self._sync.end_turn)
+        self._heartbeat = Heartbeat(self._time.monotonic_us, self._sync.poll)
+        self._metrics = Metrics()
+        self._memory = MemoryBudget(config.broker.max_memory_bytes)
+        self._began_us = self._time.monotonic_us()
+        self._stopping = trio.Event()
+        self._drain_scope = trio.CancelScope()
+        self._server: Server | None = None
+        self.addresses: list[Address] = []
+        """Where it listens, once it runs."""
+
+    def __repr__(self) -> str:
+        return f"<Broker {' '.join(map(str, self.addresses)) or 'not listening'}>"
+
+    @property
+    def url(self) -> str:
+        """What a client on this machine connects to."""
+        return f"tidelog://{self.addresses[0]}"
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Begin a clean stop; `at_once` does not wait for requests in flight. A second call is as one at once."""
+        if at_once or self._stopping.is_set():
+            self._drain_scope.cancel()
+        self._stopping.set()
+
+    def attach(self, sock: socket.socket, peer: str = "embedded") -> None:
+        """Serve a connected socket, as one end of a `socketpair`."""
+        assert self._server is not None, "a broker takes connections while it runs"
+        self._server.attach(sock, peer)
+
+    async def run(
+        self, *, listen: bool = True, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Serve until `stop`. Raises DataDirLockedError, CannotListenError, or why the data cannot be opened."""
+        try:
+            claim(self._files)
+            listeners = open_listeners(self._config.broker.listen) if listen else []
+            self.addresses = [Address(*listener.getsockname()[:2]) for listener in listeners]
+            topics = await trio.to_thread.run_sync(self._open)
+            try:
+                async with trio.open_nursery() as nursery:
+                    server = self._start_parts(nursery, topics)
+                    nursery.start_soon(server.serve, listeners)
+                    task_status.started(self)
+                    await self._stopping.wait()
+                    await self._drain(server)
+                    nursery.cancel_scope.cancel()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(topics.close)
+        finally:
+            self._files.close()
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    def _open(self) -> Topics:
+        log, topics = self._config.log, self._config.topics
+        services = Services(
+            files=self._files,
+            time=self._time,
+            timers=self._timers,
+            commit=self._commit,
+            offload=self._workers,
+            batch_limits=self._config.batch_limits,
+        )
+        defaults = TopicDefaults(
+            durability=log.durability_number,
+            retention_us=log.retention_us,
+            retention_bytes=log.retention_bytes,
+            segment_bytes=log.segment_bytes,
+            segment_age_us=log.segment_age_us,
+            max_message_bytes=topics.max_message_bytes,
+            partitions=topics.partitions,
+            index_interval_bytes=log.index_interval_bytes,
+        )
+        limits = TopicLimits(
+            max_partitions_per_topic=topics.max_partitions_per_topic,
+            max_partitions=topics.max_partitions,
+            max_topics=topics.max_topics,
+        )
+        return Topics.open(services, defaults=defaults, limits=limits)
+
+    def _start_parts(self, nursery: trio.Nursery, topics: Topics) -> Server:
+        """Start what runs beside the sessions, and return the server."""
+        context = self._context(topics)
+
+        def answer(session: Session, message: Message, bulk: memoryview) -> Answer:
+            return handle(context, session, message, bulk)
+
+        def empty_fetch() -> Reply:
+            return empty_reply(context)
+
+        self._workers.start(nursery)
+        nursery.start_soon(self._sync.run)
+        nursery.start_soon(run_timers, self._timers, self._time.monotonic_us, self._sync.end_turn)
+        nursery.start_soon(self._heartbeat.run)
+        self._expire_regularly(topics)
+        broker = self._config.broker
+        around = Surroundings(
+            handle=answer,
+            end_turn=self._sync.end_turn,
+            empty_fetch=empty_fetch,
+            limits=SessionLimits(
+                max_frame_bytes=broker.max_frame_bytes,
+                max_requests_in_flight=broker.max_requests_in_flight,
+                max_connection_bytes=broker.max_connection_bytes,
+                hello_timeout_us=broker.hello_timeout_us,
+                idle_timeout_us=broker.idle_timeout_us,
+            ),
+            memory=self._memory,
+            metrics=self._metrics,
+            timers=self._timers,
+            monotonic_us=self._time.monotonic_us,
+            nursery=nursery,
+            warming=trio.CapacityLimiter(COLD_READERS),
+        )
+        self._server = Server(
+            around, max_connections=broker.max_connections, send_buffer_bytes=broker.send_buffer_bytes
+        )
+        return self._server
+
+    def _context(self, topics: Topics) -> Context:
+        config = self._config
+        return Context(
+            topics=topics,
+            time=self._time,
+            timers=self._timers,
+            offload=self._workers,
+            metrics=self._metrics,
+            gauges=lambda: self._gauges(topics),
+            limits=BrokerLimits(
+                max_frame_bytes=config.broker.max_frame_bytes,
+                max_message_bytes=config.topics.max_message_bytes,
+                max_batch_bytes=config.log.max_batch_bytes,
+                max_batch_payload_bytes=config.log.max_batch_payload_bytes,
+                max_requests_in_flight=config.broker.max_requests_in_flight,
+                max_wait_us=MAX_WAIT_US,
+                idle_timeout_us=config.broker.idle_timeout_us,
+            ),
+            node_id=config.broker.node_id,
+            version=version("tidelog"),
+            auto_create=config.topics.auto_create,
+        )
+
+    def _expire_regularly(self, topics: Topics) -> None:
+        interval_us = self._config.log.retention_check_interval_us
+
+        def expire() -> None:
+            self._timers.add(self._time.monotonic_us() + interval_us, expire)
+            topics.expire()
+
+        self._timers.add(self._time.monotonic_us() + interval_us, expire)
+
+    def _gauges(self, topics: Topics) -> Values:
+        commit = self._commit.statistics()
+        live = topics.all()
+        return {
+            "tidelog_uptime_seconds": (self._time.monotonic_us() - self._began_us) / 1e6,
+            "tidelog_memory_bytes": self._memory.used_bytes,
+            "tidelog_memory_waits_total": self._memory.waits,
+            "tidelog_topics": len(live),
+            "tidelog_partitions": sum(len(topic.partitions) for topic in live),
+            "tidelog_unsynced_bytes": commit.unsynced_bytes,
+            "tidelog_dirty_logs": commit.dirty_logs,
+            "tidelog_sync_waiting": commit.waiting,
+            "tidelog_sync_rounds_total": commit.rounds,
+            "tidelog_synced_logs_total": commit.synced_logs,
+            "tidelog_failed_syncs_total": commit.failed_syncs,
+            "tidelog_clock_jumps_total": self._time.jumps,
+            "tidelog_loop_lag_seconds": self._heartbeat.max_lag_us / 1e6,
+        }
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    async def _drain(self, server: Server) -> None:
+        get_logger().info("stopping")
+        timeout_s = self._config.broker.drain_timeout_us / 1e6
+        with self._drain_scope:
+            await server.drain(timeout_s)

@@ -1,0 +1,30 @@
+"""`tidelog config check FILE`: would a broker start with this configuration?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .problems import say_all
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    group = typer.Typer(help="The broker's configuration.", no_args_is_help=True)
+    group.command("check")(check)
+    app.add_typer(group, name="config")
+
+
+def check(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The configuration, as for `serve --config`.")],
+) -> int:
+    """Check a configuration, with what the environment adds to it; name everything that is wrong."""
+    from ..config import ConfigError, load
+
+    try:
+        load(file)
+    except ConfigError as error:
+        return say_all(error)
+    typer.echo(f"{file} is valid")
+    return 0

@@ -1,0 +1,190 @@
+"""`tidelog serve`: a broker in this process, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...protocol.durability import Durability
+from ...protocol.quantities import parse_duration_us
+from .problems import say_all
+
+if TYPE_CHECKING:
+    from ...protocol.errors import TidelogError
+    from ..app import Broker
+    from ..config import Config
+    from ..storage.files import Files
+
+DONE, FAILED, INTERRUPTED = 0, 1, 130
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("serve")(serve)
+
+
+def _as_typed(read: Callable[[str], object]) -> Callable[[str], str]:
+    """Return a parser that checks a flag's value by `read` and gives it on as it was typed."""
+
+    def parse(text: str) -> str:
+        read(text)
+        return text
+
+    return parse
+
+
+def _read_address(text: str) -> object:
+    from ..config.values import read_address
+
+    return read_address(text)
+
+
+def _read_http(text: str) -> str:
+    if text != "off":
+        raise ValueError(f"this version serves no HTTP: expected off, found {text!r}")
+    return text
+
+
+def _read_level(text: str) -> str:
+    if text not in ("debug", "info", "warning", "error"):
+        raise ValueError(f"expected debug, info, warning or error, found {text!r}")
+    return text
+
+
+Flag = str | None
+
+
+def serve(
+    config: Annotated[Flag, typer.Option("--config", metavar="FILE", help="A configuration in YAML.")] = None,
+    data_dir: Annotated[
+        Flag, typer.Option("--data-dir", metavar="DIR", help="Where everything is kept [default: ./data].")
+    ] = None,
+    listen: Annotated[
+        Flag,
+        typer.Option(
+            "--listen",
+            metavar="HOST:PORT",
+            parser=_as_typed(_read_address),
+            help="Port 0 takes a free one [default: 127.0.0.1:9440].",
+        ),
+    ] = None,
+    http: Annotated[Flag, typer.Option("--http", metavar="off", parser=_read_http, help="No HTTP yet.")] = None,
+    durability: Annotated[
+        Flag,
+        typer.Option(
+            "--durability",
+            metavar="synced|written|received",
+            parser=_as_typed(Durability.from_word),
+            help="Of topics that set nothing else [default: synced].",
+        ),
+    ] = None,
+    in_memory: Annotated[
+        bool, typer.Option("--in-memory", help="Keep nothing on disk: all is gone at the end.")
+    ] = False,
+    log_level: Annotated[
+        Flag,
+        typer.Option("--log-level", metavar="debug|info|warning|error", parser=_read_level, help="[default: info]"),
+    ] = None,
+    drain_timeout: Annotated[
+        Flag,
+        typer.Option(
+            "--drain-timeout",
+            metavar="DURATION",
+            parser=_as_typed(parse_duration_us),
+            help="How long requests in flight may take when stopping [default: 30s].",
+        ),
+    ] = None,
+) -> int:
+    """Run a broker. It says on standard output where it serves, and logs to standard error."""
+    del http  # `off` is what it is anyway
+    from ..config import ConfigError, load
+
+    if in_memory and data_dir is not None:
+        raise typer.BadParameter("expected one of --in-memory and --data-dir, found both")
+    flags = [
+        ("broker", "data_dir", data_dir),
+        ("broker", "listen", listen),
+        ("broker", "drain_timeout", drain_timeout),
+        ("log", "durability", durability),
+        ("logging", "level", log_level),
+    ]
+    given: dict[str, dict[str, object]] = {}
+    for section, key, value in flags:
+        if value is not None:
+            given.setdefault(section, {})[key] = value
+    try:
+        return _run(load(config, given), in_memory=in_memory)
+    except ConfigError as error:
+        return say_all(error)
+
+
+def _run(config: Config, *, in_memory: bool) -> int:
+    import trio
+
+    from ..app import Broker
+    from ..clock import SystemClock
+    from ..logging import configure, get_logger
+
+    configure(config.logging.level, config.logging.format)
+    broker = Broker(_open_files(config, in_memory=in_memory), SystemClock(), config)
+    try:
+        return trio.run(_serve, broker)
+    except BaseExceptionGroup as group:
+        refusal = _only_refusal(group)
+        if refusal is not None:
+            raise refusal from None
+        get_logger().exception("broker failed")
+        return FAILED
+
+
+def _open_files(config: Config, *, in_memory: bool) -> Files:
+    from pathlib import Path
+
+    from ..errors import storage_error
+    from ..storage.files import DiskFiles, MemoryFiles
+
+    if in_memory:
+        return MemoryFiles()
+    folder = Path(config.broker.data_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return DiskFiles(folder)
+    except OSError as error:
+        raise storage_error(error, f"opening the data directory {folder}") from None
+
+
+def _only_refusal(group: BaseExceptionGroup[BaseException]) -> TidelogError | None:
+    """Return the error that says why the broker cannot run, when it is nothing worse."""
+    from ...protocol.errors import TidelogError
+
+    refusals, others = group.split(TidelogError)
+    while isinstance(refusals, BaseExceptionGroup):
+        refusals = refusals.exceptions[0]
+    return refusals if others is None and isinstance(refusals, TidelogError) else None
+
+
+async def _serve(broker: Broker) -> int:
+    """Run until the first signal, then stop cleanly; a second one does not wait for requests in flight."""
+    import trio
+
+    code = DONE
+
+    async def stop_on_signals() -> None:
+        nonlocal code
+        async for number in signals:
+            code = INTERRUPTED if number == signal.SIGINT else code
+            broker.stop()
+
+    async def run(task_status: trio.TaskStatus[Broker]) -> None:
+        await broker.run(task_status=task_status)
+        nursery.cancel_scope.cancel()
+
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stop_on_signals)
+            await nursery.start(run)
+            print(f"tidelog serving on {broker.url}", flush=True)
+    return code

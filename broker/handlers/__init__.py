@@ -1,0 +1,74 @@
+"""From a request to its answer: plain code over topics and partitions, one file per family of requests.
+
+A handler gets the context, the request's struct and its bulk, and returns a `Reply`, or a `Deferred` of one when
+something must happen first. It refuses by raising a `TidelogError`. It never blocks: what may wait for the disk goes
+through `context.offload`.
+"""
+
+from __future__ import annotations
+
+from ...protocol.api import Api
+from ...protocol.errors import UnsupportedError
+from ...protocol.messages import (
+    AlterTopic,
+    Cancel,
+    CreateTopic,
+    DeleteTopic,
+    Fetch,
+    Get,
+    Hello,
+    InitProducer,
+    ListOffsets,
+    Message,
+    Metadata,
+    Ping,
+    Produce,
+    ReopenTopic,
+    Stats,
+    api_of,
+)
+from . import fetch, hello, lookup, produce, producers, stats, topics
+from .context import Answer, Context, Peer
+
+__all__ = ["Answer", "Context", "Peer", "handle"]
+
+
+def handle(context: Context, peer: Peer, message: Message, bulk: memoryview) -> Answer:
+    """Answer a request. Raises TidelogError to refuse it; anything else that is raised is a bug."""
+    match message:  # the frequent ones first
+        case Produce():
+            return produce.produce(context, message, bulk)
+        case Fetch():
+            return fetch.fetch(context, message)
+        case Ping():
+            return hello.ping(context)
+        case ListOffsets():
+            return lookup.list_offsets(context, message)
+        case Get():
+            return lookup.get(context, message)
+        case Cancel():
+            return fetch.cancel(peer, message)
+        case Metadata():
+            return topics.metadata(context, message)
+        case InitProducer():
+            return producers.init_producer(context, message)
+        case Hello():
+            return hello.hello(context, peer, message)
+        case _:
+            return _administer(context, message)
+
+
+def _administer(context: Context, message: Message) -> Answer:
+    match message:
+        case CreateTopic():
+            return topics.create(context, message)
+        case AlterTopic():
+            return topics.alter(context, message)
+        case DeleteTopic():
+            return topics.delete(context, message)
+        case ReopenTopic():
+            return topics.reopen(context, message)
+        case Stats():
+            return stats.stats(context)
+        case _:
+            raise UnsupportedError(f"expected a request this broker acts on, found {Api(api_of(message)).name}")

@@ -1,0 +1,45 @@
+"""What a handler is given: the broker's parts, and the connection that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...protocol.messages import BrokerLimits
+from ..clock import BrokerTime
+from ..deferred import Deferred, Reply
+from ..metrics import Metrics, Values
+from ..services import Offload
+from ..timers import Timers
+from ..topics import Topics
+
+Answer = Reply | Deferred[Reply]
+
+
+class Peer(Protocol):
+    """The connection that asks; a session is one."""
+
+    def greet(self, client: str) -> None:
+        """Take all requests of it from now on."""
+        ...
+
+    def withdraw(self, correlation_id: int) -> bool:
+        """Answer a waiting fetch of it empty; returns False when there is none of this id."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One of each for a whole broker."""
+
+    topics: Topics
+    time: BrokerTime
+    timers: Timers
+    offload: Offload
+    metrics: Metrics
+    gauges: Callable[[], Values]
+    limits: BrokerLimits
+    node_id: str
+    version: str
+    auto_create: bool

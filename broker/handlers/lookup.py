@@ -1,0 +1,70 @@
+"""Offsets by name and time, and one record by its id."""
+
+from __future__ import annotations
+
+from ...protocol.errors import InvalidRequestError, NotFoundError, StorageError, TidelogError
+from ...protocol.messages import (
+    ErrorInfo,
+    Get,
+    GetReply,
+    ListOffsets,
+    ListOffsetsReply,
+    OffsetAnswer,
+    OffsetQuery,
+)
+from ...protocol.topic_name import MessageId, full_name
+from ..deferred import Deferred, Reply
+from .cold import is_cold, warm
+from .context import Answer, Context
+from .gathering import when_all
+
+MAX_QUERIES = 10_000
+"""Each may read an index, so that many hold the loop for some milliseconds."""
+
+
+def list_offsets(context: Context, request: ListOffsets) -> Answer:
+    """Answer each query; what cannot be answered is an error in its place."""
+    if len(request.queries) > MAX_QUERIES:
+        raise InvalidRequestError(f"expected at most {MAX_QUERIES} queries, found {len(request.queries)}")
+    answers = [_ask(context, query) for query in request.queries]
+    return when_all(answers, lambda found: Reply(_listed(context, found)))
+
+
+def _ask(context: Context, query: OffsetQuery) -> OffsetAnswer | TidelogError | Deferred[OffsetAnswer]:
+    try:
+        return context.topics.partition(query.topic_id, query.partition).offsets(query)
+    except TidelogError as error:
+        return error
+
+
+def _listed(context: Context, found: list[OffsetAnswer | TidelogError]) -> ListOffsetsReply:
+    answers = [
+        OffsetAnswer(0, 0, 0, 0, ErrorInfo.of(answer)) if isinstance(answer, TidelogError) else answer
+        for answer in found
+    ]
+    return ListOffsetsReply(context.topics.version, answers)
+
+
+def get(context: Context, request: Get) -> Answer:
+    """Return the stored batch that holds one record."""
+    topic = context.topics.named(full_name(request.topic))
+    if topic.count != request.count:
+        wanted = MessageId(topic.name, request.count, request.partition, request.offset)
+        raise NotFoundError(
+            f"expected a record of the topic as it is now (made {topic.count} times), found the id {wanted}: "
+            "the topic was deleted and made again since"
+        )
+    bulk = context.topics.partition(topic.id, request.partition).get(request.offset)
+    reply = Reply(GetReply(topic.id), bulk)
+    if not is_cold(bulk):
+        return reply
+    later: Deferred[Reply] = Deferred()
+
+    def warmed(problem: StorageError | None) -> None:
+        if problem is None:
+            later.resolve(reply)
+        else:
+            later.fail(problem)
+
+    warm(context.offload, bulk, warmed)
+    return later

@@ -1,0 +1,99 @@
+"""What topics there are, and their administration."""
+
+from __future__ import annotations
+
+from ...protocol.errors import TidelogError, UnknownTopicError
+from ...protocol.messages import (
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    DeleteTopicReply,
+    ErrorInfo,
+    Metadata,
+    MetadataReply,
+    ReopenTopic,
+    ReopenTopicReply,
+    TopicError,
+    TopicReply,
+)
+from ...protocol.topic_name import full_name
+from ..deferred import Deferred, Reply
+from ..topics import Created, Topic
+from .context import Answer, Context
+from .gathering import when_all
+
+
+def metadata(context: Context, request: Metadata) -> Answer:
+    """Describe topics by name, by id, or all; what cannot be described is an error beside the others."""
+    if request.names is None and not request.ids:
+        return Reply(_described(context, request, [], list(context.topics.all())))
+    asked = [(name, 0) for name in request.names or []] + [("", topic_id) for topic_id in request.ids]
+    found: list[Topic | TidelogError | Deferred[Topic]] = [
+        _by_id(context, topic_id) if topic_id else _by_name(context, name, create=request.auto_create)
+        for name, topic_id in asked
+    ]
+    return when_all(found, lambda topics: Reply(_described(context, request, asked, topics)))
+
+
+def _described(
+    context: Context, request: Metadata, asked: list[tuple[str, int]], found: list[Topic | TidelogError]
+) -> MetadataReply:
+    topics = [topic.info(context.node_id, details=request.details) for topic in found if isinstance(topic, Topic)]
+    errors = [
+        TopicError(name, topic_id, ErrorInfo.of(error))
+        for (name, topic_id), error in zip(asked, found, strict=False)
+        if isinstance(error, TidelogError)
+    ]
+    return MetadataReply(context.topics.version, topics, errors)
+
+
+def _by_id(context: Context, topic_id: int) -> Topic | TidelogError:
+    try:
+        return context.topics.by_id(topic_id)
+    except TidelogError as error:
+        return error
+
+
+def _by_name(context: Context, name: str, *, create: bool) -> Topic | TidelogError | Deferred[Topic]:
+    try:
+        name = full_name(name)
+        return context.topics.named(name)
+    except UnknownTopicError as error:
+        if not (create and context.auto_create):
+            return error
+        return context.topics.create(name, exist_ok=True).then(lambda made: made.topic)
+    except TidelogError as error:
+        return error
+
+
+def create(context: Context, request: CreateTopic) -> Answer:
+    """Make a topic."""
+
+    def reply(made: Created) -> Reply:
+        return Reply(TopicReply(made.topic.info(context.node_id), made.created))
+
+    making = context.topics.create(
+        full_name(request.name),
+        partitions=request.partitions,
+        settings=request.settings,
+        exist_ok=request.exist_ok,
+    )
+    return making.then(reply)
+
+
+def alter(context: Context, request: AlterTopic) -> Answer:
+    """Change a topic."""
+    altering = context.topics.alter(
+        full_name(request.name), partitions=request.partitions, settings=request.settings, reset=request.reset
+    )
+    return altering.then(lambda topic: Reply(TopicReply(topic.info(context.node_id))))
+
+
+def delete(context: Context, request: DeleteTopic) -> Answer:
+    """Delete a topic."""
+    return context.topics.delete(full_name(request.name)).then(lambda topic_id: Reply(DeleteTopicReply(topic_id)))
+
+
+def reopen(context: Context, request: ReopenTopic) -> Answer:
+    """Let the fenced partitions of a topic take writes again."""
+    return context.topics.reopen(full_name(request.name)).then(lambda indexes: Reply(ReopenTopicReply(indexes)))

@@ -1,0 +1,94 @@
+"""Counters and gauges: what happened since the start, and how things stand.
+
+Plain numbers that the code which causes them adds to; `Stats` reads them all at once. Names follow Prometheus:
+`_total` only ever rises, everything else goes up and down, labels stand in braces. `HELP` documents every name, and
+a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..protocol.api import Api
+
+Values = dict[str, int | float]
+
+HELP: dict[str, str] = {
+    "tidelog_uptime_seconds": "Since the broker began to serve.",
+    "tidelog_connections": "Open connections.",
+    "tidelog_connections_total": "Connections accepted, those refused later included.",
+    "tidelog_connections_refused_total": "Connections closed at once because there were too many, or no descriptor.",
+    "tidelog_session_stalls_total": "Times a connection was not read because it reached one of its bounds.",
+    "tidelog_memory_bytes": "Held by connections: buffers, waiting requests, replies not yet sent.",
+    "tidelog_memory_waits_total": "Times a connection had to wait for the memory of others.",
+    "tidelog_requests_total": "Requests taken, by api.",
+    "tidelog_errors_total": "Requests refused and connections ended by the broker, by code.",
+    "tidelog_produced_batches_total": "Batches stored.",
+    "tidelog_produced_records_total": "Records stored.",
+    "tidelog_produce_request_bytes_total": "Bytes of the batches in produce requests, stored or not.",
+    "tidelog_duplicate_batches_total": "Batches that were stored before, and answered with the first receipt.",
+    "tidelog_refused_batches_total": "Batches of which nothing was stored.",
+    "tidelog_fetched_bytes_total": "Bytes of stored batches given to readers.",
+    "tidelog_fetches_waited_total": "Fetches that had to wait for messages.",
+    "tidelog_topics": "Live topics.",
+    "tidelog_partitions": "Partitions of all topics.",
+    "tidelog_unsynced_bytes": "Appended and not yet durable, of all logs.",
+    "tidelog_dirty_logs": "Logs with bytes that are not yet durable.",
+    "tidelog_sync_waiting": "Requests that wait for a sync.",
+    "tidelog_sync_rounds_total": "Rounds of group commit.",
+    "tidelog_synced_logs_total": "Logs synced, over all rounds.",
+    "tidelog_failed_syncs_total": "Syncs that failed; each fenced its log.",
+    "tidelog_clock_jumps_total": "Forward steps of the wall clock that were not believed at once.",
+    "tidelog_loop_lag_seconds": "The longest the event loop was late within the last half minute to minute.",
+}
+"""Every metric by name, without labels."""
+
+
+class Metrics:
+    """What the edge counts."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.connections_total = 0
+        self.connections_refused = 0
+        self.session_stalls = 0
+        self.produced_batches = 0
+        self.produced_records = 0
+        self.produce_request_bytes = 0
+        self.duplicate_batches = 0
+        self.refused_batches = 0
+        self.fetched_bytes = 0
+        self.fetches_waited = 0
+        self._requests: Counter[int] = Counter()
+        self._errors: Counter[str] = Counter()
+
+    def count_request(self, api: int) -> None:
+        """Count a request taken."""
+        self._requests[api] += 1
+
+    def count_error(self, code: str) -> None:
+        """Count a refusal."""
+        self._errors[code] += 1
+
+    def values(self) -> Values:
+        """Return all of them by name."""
+        known = set(Api)
+        requests: Values = {}
+        for api, count in self._requests.items():
+            label = f'tidelog_requests_total{{api="{Api(api).name.lower() if api in known else "unknown"}"}}'
+            requests[label] = requests.get(label, 0) + count
+        return {
+            "tidelog_connections": self.connections,
+            "tidelog_connections_total": self.connections_total,
+            "tidelog_connections_refused_total": self.connections_refused,
+            "tidelog_session_stalls_total": self.session_stalls,
+            "tidelog_produced_batches_total": self.produced_batches,
+            "tidelog_produced_records_total": self.produced_records,
+            "tidelog_produce_request_bytes_total": self.produce_request_bytes,
+            "tidelog_duplicate_batches_total": self.duplicate_batches,
+            "tidelog_refused_batches_total": self.refused_batches,
+            "tidelog_fetched_bytes_total": self.fetched_bytes,
+            "tidelog_fetches_waited_total": self.fetches_waited,
+            **requests,
+            **{f'tidelog_errors_total{{code="{code}"}}': count for code, count in self._errors.items()},
+        }

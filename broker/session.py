@@ -1,0 +1,349 @@
+"""One connection: bytes in, requests to their handlers, replies out.
+
+Theory of operation. The session's task receives and takes requests; nothing else reads the socket. A handler answers
+at once or with a `Deferred`, and whoever resolves that sends the reply by itself (`session_output`), so replies leave
+in the order they become known. The socket is tried first and waited for only when it has nothing, and views into the
+receive buffer live no longer than the handler that was given them, unless it keeps them.
+
+    GREETING --Hello answered--> SERVING --end of stream, drain--> PARTING --all answered--> CLOSED
+    GREETING, SERVING --malformed, too slow--> last words --> CLOSED
+    any --the peer is gone--> CLOSED
+
+What bounds a connection: requests in flight (taken and not yet sent off), bytes held (receive buffer, requests that
+wait, replies the kernel has not taken) and the budget of all connections; at each bound the session stops reading
+and TCP tells the peer. A fetch that waits is answered empty when it is cancelled, and when its connection ends.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+
+from ..protocol.connection import INITIAL_BUFFER_BYTES, LAST_WORDS_ID, Request, ServerConnection
+from ..protocol.connection import State as WireState
+from ..protocol.errors import InternalError, InvalidRequestError, ProtocolError, TidelogError
+from ..protocol.frames import HEADER_BYTES
+from ..protocol.limits import MAX_UNAUTHENTICATED_BYTES, MIB
+from ..protocol.messages import Message
+from .deferred import Deferred, FileSlice, Reply
+from .logging import get_logger
+from .metrics import Metrics
+from .session_deadline import Activity, SessionDeadline
+from .session_memory import MemoryBudget
+from .session_output import SessionOutput
+from .session_requests import RequestKey, RequestsInFlight
+from .timers import Timers
+
+FRAMES_PER_TURN = 32
+BYTES_PER_TURN = 4 * MIB
+"""After so many frames or received bytes without a pause a session lets the others run."""
+
+LINGER_S = 1.0
+"""How long last words may take to arrive: a close with unread bytes behind it would destroy them on their way."""
+
+Answer = Reply | Deferred[Reply]
+Handle = Callable[["Session", Message, memoryview], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """What one connection may take; see the keys of the same names in `config.sections.BrokerSection`."""
+
+    max_frame_bytes: int
+    max_requests_in_flight: int
+    max_connection_bytes: int
+    hello_timeout_us: int
+    idle_timeout_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all sessions of a broker share."""
+
+    handle: Handle
+    """Answers a request; raises TidelogError to refuse it."""
+    end_turn: Callable[[], None]
+    """Called when a session has handled what was there: what the handlers asked for together begins now."""
+    empty_fetch: Callable[[], Reply]
+    """What a withdrawn fetch is answered with."""
+    limits: SessionLimits
+    memory: MemoryBudget
+    metrics: Metrics
+    timers: Timers
+    monotonic_us: Callable[[], int]
+    nursery: trio.Nursery
+    warming: trio.CapacityLimiter
+
+
+class Session:
+    """The broker's side of one connection."""
+
+    def __init__(self, sock: socket.socket, peer: str, around: Surroundings) -> None:
+        self.peer = peer
+        self.client = ""
+        self._socket = sock
+        self._around = around
+        self._connection = ServerConnection(around.limits.max_frame_bytes)
+        self._requests = RequestsInFlight()
+        self._output = SessionOutput(sock, around.nursery, around.warming, self._on_progress)
+        self._deadline = SessionDeadline(
+            around.timers,
+            around.monotonic_us,
+            hello_timeout_us=around.limits.hello_timeout_us,
+            idle_timeout_us=around.limits.idle_timeout_us,
+            activity=self._activity,
+            give_up=self.stop,
+        )
+        self._charged_bytes = 0
+        self._greeting_bytes = 0
+        self._turn_frames = 0
+        self._turn_bytes = 0
+        self._progress: trio.Event | None = None
+        self._scope = trio.CancelScope()
+        self._parting: TidelogError | None = None
+
+    def __repr__(self) -> str:
+        return f"<Session {self.peer} {self._connection.state.value} {self._requests!r} {self._output!r}>"
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Serve the connection until it ends, then close the socket."""
+        try:
+            with self._scope:
+                await self._converse()
+            with trio.CancelScope() as self._scope:
+                await self._part()
+        except (OSError, trio.ClosedResourceError):
+            pass  # the peer is gone
+        finally:
+            self._close()
+
+    def stop(self, error: TidelogError) -> None:
+        """Take no more requests, answer those in flight, say why and close; a second call waits no longer."""
+        if self._parting is None:
+            self._parting = error
+        self._scope.cancel()
+
+    async def _converse(self) -> None:
+        """Receive and answer until the peer ends its stream or says something that is no request."""
+        try:
+            while True:
+                if self._is_full:
+                    await self._wait_until_not_full()
+                request = self._connection.next_request()
+                if request is None:
+                    if not await self._receive():
+                        return
+                    continue
+                self._take(request)
+                del request  # its views would keep the buffer from being used again
+                if self._turn_frames >= FRAMES_PER_TURN or self._turn_bytes >= BYTES_PER_TURN:
+                    self._end_turn()
+                    await trio.lowlevel.checkpoint()
+        except ProtocolError as error:
+            self._parting = error
+
+    async def _receive(self) -> bool:
+        """Receive some bytes; returns False at the end of the stream."""
+        buffer = self._connection.buffer
+        if self._around.memory.is_spent and buffer.capacity > INITIAL_BUFFER_BYTES:
+            self._end_turn()
+            await self._around.memory.wait(self)
+        while True:
+            with buffer.writable() as room:
+                try:
+                    count = self._socket.recv_into(room)
+                except BlockingIOError:
+                    count = None
+            if count is not None:
+                buffer.received(count)
+                self._turn_bytes += count
+                self._charge()
+                return count > 0
+            self._end_turn()
+            if not buffer and buffer.capacity > INITIAL_BUFFER_BYTES:
+                self._around.memory.idle(self)
+                await trio.lowlevel.wait_readable(self._socket)
+                self._around.memory.busy(self)
+            else:
+                await trio.lowlevel.wait_readable(self._socket)
+
+    def _end_turn(self) -> None:
+        self._turn_frames = self._turn_bytes = 0
+        self._around.end_turn()
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def _take(self, request: Request) -> None:
+        """Answer one request, or note that its answer will come."""
+        if request.correlation_id == LAST_WORDS_ID:
+            raise ProtocolError("expected a correlation id above 0, found 0, which is kept for last words")
+        self._turn_frames += 1
+        self._deadline.active_us = self._around.monotonic_us()
+        self._requests.count += 1
+        key = RequestKey(request.api, request.correlation_id)
+        is_greeting = self._connection.state is WireState.AWAIT_HELLO
+        try:
+            answer = self._answer(request)
+        except TidelogError as error:
+            self._refuse(key, error)
+        else:
+            if isinstance(answer, Reply):
+                self._reply(key, answer)
+            else:
+                self._requests.wait_for(key, HEADER_BYTES + len(request.bulk), answer, self._on_done)
+        if is_greeting:
+            self._count_greeting(HEADER_BYTES + len(request.bulk))
+
+    def _answer(self, request: Request) -> Answer:
+        self._around.metrics.count_request(request.api)
+        if request.problem is not None:
+            raise request.problem
+        assert request.message is not None, "a request without a problem has a message"
+        if self._requests.is_waiting(request.correlation_id):
+            raise InvalidRequestError(
+                f"expected a correlation id that is not in flight, found {request.correlation_id}"
+            )
+        try:
+            return self._around.handle(self, request.message, request.bulk)
+        except TidelogError:
+            raise
+        except Exception:
+            get_logger().exception("handler failed", request=type(request.message).__name__, peer=self.peer)
+            raise InternalError("the broker met a bug; its log has the traceback") from None
+
+    def _on_done(self, key: RequestKey, deferred: Deferred[Reply]) -> None:
+        error = deferred.error
+        if error is not None:
+            self._refuse(key, error)
+        else:
+            self._reply(key, deferred.result())
+
+    def greet(self, client: str) -> None:
+        """Hello succeeded: all requests are taken from now on."""
+        self.client = client
+        self._connection.greeted()
+
+    def withdraw(self, correlation_id: int) -> bool:
+        """Answer a fetch that waits empty; returns False when none of this id does."""
+        key = self._requests.withdraw(correlation_id)
+        if key is not None:
+            self._reply(key, self._around.empty_fetch())
+        return key is not None
+
+    # -- replies -------------------------------------------------------------------------------------------------
+
+    def _reply(self, key: RequestKey, reply: Reply) -> None:
+        bulk_bytes = sum(piece.length if isinstance(piece, FileSlice) else len(piece) for piece in reply.bulk)
+        head = self._connection.reply_head(key.api, key.correlation_id, reply.message, bulk_bytes)
+        self._output.send(head, reply.bulk)
+
+    def _refuse(self, key: RequestKey, error: TidelogError) -> None:
+        self._around.metrics.count_error(error.code)
+        self._output.send(self._connection.error_reply(key.api, key.correlation_id, error))
+
+    def _on_progress(self, replies: int) -> None:
+        """Replies have left, or will never leave."""
+        self._requests.count -= replies
+        self._deadline.active_us = self._around.monotonic_us()
+        if self._progress is not None:
+            self._progress.set()
+
+    # -- bounds --------------------------------------------------------------------------------------------------
+
+    @property
+    def _held_bytes(self) -> int:
+        return self._connection.buffer.capacity + self._requests.held_bytes + self._output.held_bytes
+
+    @property
+    def _is_full(self) -> bool:
+        limits = self._around.limits
+        return self._requests.count >= limits.max_requests_in_flight or (
+            self._requests.count > 0 and self._held_bytes > limits.max_connection_bytes
+        )
+
+    async def _wait_until_not_full(self) -> None:
+        """Read nothing until replies have left."""
+        self._around.metrics.session_stalls += 1
+        self._end_turn()
+        while self._is_full:
+            await self._wait_for_progress()
+        self._charge()
+
+    async def _wait_for_progress(self) -> None:
+        self._progress = trio.Event()
+        await self._progress.wait()
+        self._progress = None
+
+    def _charge(self) -> None:
+        """Bring what the budget knows of this connection up to date."""
+        held = self._held_bytes
+        if held != self._charged_bytes:
+            self._around.memory.change(self, held - self._charged_bytes)
+            self._charged_bytes = held
+
+    def give_back(self) -> None:
+        """Shrink the receive buffer, which is idle."""
+        self._connection.buffer.shrink()
+        self._charge()
+
+    def _count_greeting(self, size: int) -> None:
+        self._greeting_bytes += size
+        if self._connection.state is WireState.AWAIT_HELLO and self._greeting_bytes > MAX_UNAUTHENTICATED_BYTES:
+            raise ProtocolError(f"expected HELLO to succeed within {MAX_UNAUTHENTICATED_BYTES} bytes, found more")
+
+    def _activity(self) -> Activity:
+        return Activity(
+            is_greeted=self._connection.state is not WireState.AWAIT_HELLO,
+            sent_bytes=self._output.sent_bytes,
+            has_unsent=not self._output.is_empty,
+            waits_for_broker=self._requests.waiting > 0,
+        )
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    async def _part(self) -> None:
+        """Answer what is in flight, say last words if there is a reason for them, and let them arrive."""
+        for key in self._requests.withdraw_all():
+            self._reply(key, self._around.empty_fetch())
+        self._end_turn()
+        if not isinstance(self._parting, ProtocolError):
+            while self._requests.count > 0:
+                await self._wait_for_progress()
+        if self._parting is not None:
+            await self._say_last_words(self._parting)
+
+    async def _say_last_words(self, error: TidelogError) -> None:
+        self._around.metrics.count_error(error.code)
+        get_logger().info("connection ended", peer=self.peer, client=self.client, code=error.code, reason=error.message)
+        self._requests.count += 1  # they are sent like a reply
+        self._output.send(self._connection.last_words(error))
+        with trio.move_on_after(LINGER_S):
+            while not self._output.is_empty:
+                await self._wait_for_progress()
+            self._socket.shutdown(socket.SHUT_WR)
+            await self._discard_input()
+
+    async def _discard_input(self) -> None:
+        scratch = bytearray(64 * 1024)
+        while True:
+            try:
+                if not self._socket.recv_into(scratch):
+                    return
+                await trio.lowlevel.checkpoint()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._socket)
+
+    def _close(self) -> None:
+        self._requests.withdraw_all()
+        self._end_turn()
+        self._deadline.cancel()
+        self._output.break_off()
+        self._around.memory.change(self, -self._charged_bytes)
+        self._around.memory.leave(self)
+        trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
