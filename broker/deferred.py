@@ -17,19 +17,13 @@ from typing import Generic, TypeAlias, TypeVar, cast
 
 from ..protocol.errors import TidelogError
 from ..protocol.messages import Message
-from .storage.files import Buffer, File
+from .storage.files import Buffer
+from .storage.reader import FileSlice
+
+__all__ = ["Bulk", "Deferred", "FileSlice", "Reply", "State", "failed", "resolved"]
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-
-@dataclass(frozen=True, slots=True)
-class FileSlice:
-    """Stored bytes that go from the file to the socket without passing through Python."""
-
-    file: File
-    position: int
-    length: int
 
 
 Bulk: TypeAlias = "Buffer | FileSlice"
