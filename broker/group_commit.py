@@ -59,6 +59,11 @@ class CommitLog(Protocol[TaskT]):
         ...
 
     @property
+    def needs_sync(self) -> bool:
+        """Whether there are such bytes, or a roll is not finished."""
+        ...
+
+    @property
     def fenced(self) -> bool:
         """Whether a sync failed, so that nothing is written any more."""
         ...
@@ -193,8 +198,10 @@ class GroupCommit(Generic[TaskT]):
     # -- appends and those who wait ------------------------------------------------------------------------------
 
     def appended(self, log: CommitLog[TaskT], now_us: int) -> None:
-        """Note an append; `now_us` is monotonic."""
-        member = self._members[log]
+        """Note an append; `now_us` is monotonic. Nothing happens for a log that was removed."""
+        member = self._members.get(log)
+        if member is None:
+            return
         unsynced_bytes = log.unsynced_bytes
         self._unsynced_bytes += unsynced_bytes - member.counted_bytes
         member.counted_bytes = unsynced_bytes
@@ -212,14 +219,19 @@ class GroupCommit(Generic[TaskT]):
         At once where it is already so.
         """
         assert offset <= log.end_offset, f"expected an appended offset up to {log.end_offset}, found {offset}"
+        member = self._members.get(log)
         if is_reached(log, offset, word):
             done(None)
-        elif log.fenced:
-            done(fenced_error(self._members[log].cause))
+        elif log.fenced or member is None:
+            done(fenced_error(member.cause if member else None))
         else:
-            member = self._members[log]
             member.waits[word].add(offset, done)
             self._want(member)
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes of all logs that wait for the disk; those of fenced logs do not."""
+        return self._unsynced_bytes
 
     def has_room(self, size: int) -> bool:
         """Whether `size` more bytes may be appended now."""
@@ -321,7 +333,7 @@ class GroupCommit(Generic[TaskT]):
         self._unsynced_bytes += unsynced_bytes - member.counted_bytes
         member.counted_bytes = unsynced_bytes
         self._dirty.pop(member, None)
-        if unsynced_bytes:
+        if log.needs_sync:
             member.dirty_since_us = self._round_began_us
             self._dirty[member] = None
         else:

@@ -1,109 +1,279 @@
 """One partition: the only owner of its log of messages.
 
-SKELETON: the signatures are settled, the bodies follow.
+    produce -> ProduceQueue -> MessageLog.store -> GroupCommit -> answer
+                                                       |-> visible offset moves -> Watches -> fetches that wait
+    fetch   -> Fetcher -> slices of files, sent by the edge
+
+    OPEN --a sync fails--> FENCED (reads go on) --reopen--> OPEN
+    OPEN, FENCED --topic deleted--> GONE: everybody who waits is answered, files are released when no thread is at them
+
+Its methods run start to end without waiting, so nothing here is locked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from ..protocol.durability import Durability
-from ..protocol.messages import BatchResult, FetchPosition, FetchResult, OffsetAnswer, OffsetQuery, PartitionInfo
+from ..protocol.errors import TidelogError, UnknownTopicIdError
+from ..protocol.limits import BatchLimits
+from ..protocol.messages import FetchPosition, OffsetAnswer, OffsetQuery, PartitionInfo
+from ..protocol.segment_header import SEGMENT_HEADER_BYTES
 from .deferred import Deferred
-from .storage.log import FileSlice
+from .fetcher import Fetched, Fetcher
+from .message_log import MessageLog
+from .produce_queue import ProduceQueue
+from .produced import Produced
+from .services import Services
+from .storage.damage import DamagedRange
+from .storage.log import Log
+from .storage.reader import FileSlice
+from .storage.retention import Expired
+from .storage.settings import LogSettings
+from .time_filter import TimeRange
+from .topic_defaults import SettingsInForce
+from .watches import Wake, Watch, Watches
 
-
-class Wake(Enum):
-    """Why a watcher is called."""
-
-    VISIBLE = "visible"
-    """There may be more to read."""
-    CHANGED = "changed"
-    """The topic's settings or partitions changed."""
-    GONE = "gone"
-    """The topic was deleted; the watch is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Produced:
-    """What became of one request's batches, one result each, and what is promised for those stored."""
-
-    durability: Durability
-    results: list[BatchResult]
+__all__ = ["Fetched", "FileSlice", "Partition", "PartitionStatistics", "Produced", "Wake", "Watch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
-    """One position's answer and the stored bytes that belong to it (`result.bulk_bytes` in all)."""
+class PartitionStatistics:
+    """Gauges of one partition."""
 
-    result: FetchResult
-    bulk: Sequence[FileSlice] = ()
-
-    @property
-    def is_answer(self) -> bool:
-        """Whether the reader must hear of it now: batches, an error, or batches passed over."""
-        raise NotImplementedError
-
-
-class Watch:
-    """A long poll's registration at one partition."""
+    bytes: int
+    producers: int
+    watches: int
+    waiting_produces: int
+    damaged_records: int
 
 
 class Partition:
-    """Appends, reads, waits and lookups of one partition. No method blocks or raises for a peer's fault unless said."""
+    """Appends, reads, waits and lookups of one partition. A peer's fault is an error in the answer, never raised."""
 
-    topic_id: int
-    index: int
+    def __init__(
+        self,
+        services: Services,
+        topic_id: int,
+        index: int,
+        message_log: MessageLog,
+        settings: SettingsInForce,
+        on_damage: Callable[[Partition, Sequence[DamagedRange]], None],
+    ) -> None:
+        """`on_damage` is told of ranges found damaged, to record them."""
+        self.topic_id = topic_id
+        self.index = index
+        self._services = services
+        self._messages = message_log
+        self._settings = settings
+        self._on_damage = on_damage
+        self._watches = Watches()
+        self._queue = ProduceQueue(services, message_log)
+        self._fetcher = Fetcher(
+            message_log.log,
+            services.offload,
+            visible=lambda: self.visible_offset,
+            when_visible=self._when_visible,
+            found=self._record_damage,
+        )
+        self._seen_visible = 0
+        self._seen_visible = self.visible_offset
+        self._gone: TidelogError | None = None
+        self._is_fence_reported = False
+        services.commit.add(message_log.log, self._progressed)
+        services.upkeep.touch(message_log.log)
+        self._record_damage()
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic_id}/{self.index} {self.log!r} visible={self.visible_offset}>"
+
+    # -- what it is ----------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> Log:
+        """Its log of messages."""
+        return self._messages.log
 
     @property
     def start_offset(self) -> int:
         """The first offset retained."""
-        raise NotImplementedError
+        return self.log.start_offset
 
     @property
     def visible_offset(self) -> int:
-        """One past the last record that consumers may see: as durable as the topic asks for."""
-        raise NotImplementedError
+        """One past the last record that consumers may see: as durable as the topic asks for.
+
+        Even on a `received` topic never past what is written: until a roll is proven its records might vanish, and
+        others take their offsets.
+        """
+        log = self.log
+        mark = log.synced_offset if self._settings.durability is Durability.SYNCED else log.written_offset
+        return max(mark, self._seen_visible)
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a sync failed, so that it takes no writes."""
+        return self.log.fenced
+
+    @property
+    def settings(self) -> SettingsInForce:
+        """What is in force for it."""
+        return self._settings
+
+    def info(self, leader: str, *, details: bool = False) -> PartitionInfo:
+        """Describe the partition; sizes and marks only with `details`."""
+        log = self.log
+        info = PartitionInfo(self.index, leader, log.epoch)
+        if details:
+            info.start_offset, info.end_offset = log.start_offset, self.visible_offset
+            info.written_offset, info.synced_offset = log.written_offset, log.synced_offset
+            info.bytes, info.segments, info.fenced = log.size_bytes, log.segment_count, log.fenced
+            info.damaged = [(found.start, found.end) for found in log.damaged]
+        return info
+
+    def statistics(self) -> PartitionStatistics:
+        """Return the gauges."""
+        return PartitionStatistics(
+            bytes=self.log.size_bytes,
+            producers=self._messages.producers.count,
+            watches=len(self._watches),
+            waiting_produces=len(self._queue),
+            damaged_records=sum(found.end - found.start for found in self.log.damaged),
+        )
+
+    # -- producing -----------------------------------------------------------------------------------------------
 
     def produce(self, bulk: memoryview, *, durability: int = 0, max_wait_us: int = 0) -> Produced | Deferred[Produced]:
         """Check and append the batches in `bulk` (writable: it is stamped in place), in order.
 
         `bulk` is kept until the answer is there. A refused batch and those after it have an error in their result.
-        A deferred fails with OverloadedError, UnknownTopicIdError or LogFencedError when nothing was stored.
+        Raises, or fails with, UnknownTopicIdError or OverloadedError when nothing of the request was stored.
         """
-        raise NotImplementedError
+        if self._gone is not None:
+            raise self._gone
+        word = Durability(durability) if durability else self._settings.durability
+        produced = self._queue.offer(bulk, self._batch_limits(), word, max_wait_us)
+        self._notice_visible()
+        return produced
+
+    def _batch_limits(self) -> BatchLimits:
+        limits = self._services.batch_limits
+        return BatchLimits(
+            max_message_bytes=self._settings.max_message_bytes,
+            max_batch_bytes=min(limits.max_batch_bytes, self._settings.segment_bytes - SEGMENT_HEADER_BYTES),
+            max_payload_bytes=limits.max_payload_bytes,
+        )
+
+    # -- reading -------------------------------------------------------------------------------------------------
 
     def fetch(
-        self, position: FetchPosition, *, max_bytes: int, timestamps: tuple[int, int] | None = None
+        self, position: FetchPosition, *, max_bytes: int, timestamps: TimeRange | None = None
     ) -> Fetched | Deferred[Fetched]:
         """Read whole stored batches from a position, at least one if there is any; errors are in the result.
 
         Deferred only with `timestamps`, when headers must be read from the disk.
         """
-        raise NotImplementedError
+        return self._fetcher.fetch(position, max_bytes, timestamps)
 
     def verify(self, position: FetchPosition, *, max_bytes: int) -> Deferred[Fetched]:
         """As `fetch`, after every checksum of what would be sent was checked in a worker; damage is quarantined."""
-        raise NotImplementedError
-
-    def watch(self, woken: Callable[[Wake], None]) -> Watch:
-        """Call `woken` whenever there may be more to read or the topic changes, until `unwatch`."""
-        raise NotImplementedError
-
-    def unwatch(self, watch: Watch) -> None:
-        """End a watch; nothing happens when it has ended."""
-        raise NotImplementedError
+        return self._fetcher.verify(position, max_bytes)
 
     def offsets(self, query: OffsetQuery) -> OffsetAnswer | Deferred[OffsetAnswer]:
         """Answer one lookup; errors are in the answer."""
-        raise NotImplementedError
+        return self._fetcher.offsets(query)
 
     def get(self, offset: int) -> Sequence[FileSlice]:
         """Return the one stored batch that holds a visible record. Raises NotFoundError, CorruptError."""
-        raise NotImplementedError
+        return self._fetcher.get(offset)
 
-    def info(self, leader: str, *, details: bool = False) -> PartitionInfo:
-        """Describe the partition."""
-        raise NotImplementedError
+    def watch(self, woken: Callable[[Wake], None]) -> Watch:
+        """Call `woken` whenever there may be more to read or the topic changes, until `unwatch`."""
+        return self._watches.add(woken)
+
+    def unwatch(self, watch: Watch) -> None:
+        """End a watch; nothing happens when it has ended."""
+        self._watches.remove(watch)
+
+    def _progressed(self) -> None:
+        self._services.upkeep.touch(self.log)
+        if self.log.fenced and not self._is_fence_reported:
+            self._is_fence_reported = True
+            self._services.report("log fenced", topic_id=self.topic_id, partition=self.index)
+        self._notice_visible()
+
+    def _notice_visible(self) -> None:
+        visible = self.visible_offset
+        if visible != self._seen_visible:
+            self._seen_visible = visible
+            self._watches.wake(Wake.VISIBLE)
+
+    def _when_visible(self, offset: int, then: Callable[[], object]) -> None:
+        word = Durability.SYNCED if self._settings.durability is Durability.SYNCED else Durability.WRITTEN
+
+        def done(error: TidelogError | None) -> None:
+            then()
+
+        self._services.commit.wait(self.log, offset, word, done)
+
+    def _record_damage(self) -> None:
+        found = self.log.take_new_damage()
+        if found:
+            self._on_damage(self, found)
+
+    # -- its life ------------------------------------------------------------------------------------------------
+
+    def change_settings(self, settings: SettingsInForce, log_settings: LogSettings) -> None:
+        """Go on under other settings. A weaker durability may show more at once, a stronger one takes nothing back."""
+        self._settings = settings
+        self.log.change_settings(log_settings)
+        self._notice_visible()
+
+    def wake(self, why: Wake) -> None:
+        """Tell those who wait for something to read."""
+        self._watches.wake(why)
+
+    def replace(self, message_log: MessageLog) -> None:
+        """Go on with the log as it was opened anew; the old one was released."""
+        self._messages = self._queue.log = message_log
+        self._is_fence_reported = False
+        self._fetcher.log = message_log.log
+        self._services.commit.add(message_log.log, self._progressed)
+        self._seen_visible = 0
+        self._record_damage()
+        self._notice_visible()
+
+    def keep(self) -> None:
+        """Go on with the log that was released, because it could not be opened anew: reads only."""
+        self._services.commit.add(self.log, self._progressed)
+
+    def release(self, error: TidelogError, released: Callable[[], None]) -> None:
+        """Let no thread work on the log any more, then call `released`; whoever waits for a sync gets `error`."""
+        services, log = self._services, self.log
+        services.commit.remove(log, error, lambda: services.upkeep.release(log, released))
+
+    def delete(self, released: Callable[[], None]) -> None:
+        """End: everybody who waits is answered; `released` is called when the files may be removed."""
+        self._gone = UnknownTopicIdError(
+            f"expected a topic that exists, found that the one of id {self.topic_id} was deleted",
+            topic_id=self.topic_id,
+        )
+        self._queue.close(self._gone)
+
+        def close() -> None:
+            self.log.close(clean=False)
+            released()
+
+        self.release(self._gone, close)
+        self._watches.wake(Wake.GONE)
+
+    def expire(self, now_us: int, *, age_allowed: bool) -> Expired | None:
+        """Forget silent producers, and drop the segments that retention no longer keeps.
+
+        The caller runs what comes back in a worker. `now_us` is wall time.
+        """
+        self._messages.producers.expire(self._services.time.boottime_us())
+        # An idle log is looked after too: its last segment may have become old enough to be closed.
+        self._services.upkeep.touch(self.log)
+        return self.log.expire(now_us, age_allowed=age_allowed)

@@ -159,11 +159,13 @@ class ProducerTable:
         self.forgotten = 0
         """Producers dropped because there were too many."""
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     def __repr__(self) -> str:
-        return f"<ProducerTable {len(self)} producers>"
+        return f"<ProducerTable {self.count} producers>"
+
+    @property
+    def count(self) -> int:
+        """Producers remembered. (A table without any is still a table, so it has no length that says it is empty.)"""
+        return len(self._sessions)
 
     # -- judging -------------------------------------------------------------------------------------------------
 

@@ -6,33 +6,34 @@ The core never starts a thread and never sleeps. Work that may wait for the disk
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..protocol.limits import BatchLimits
 from .clock import BrokerTime
 from .group_commit import GroupCommit
+from .offload import Offload, offload_inline
 from .storage.files import Files
-from .storage.log import SyncTask
+from .storage.sync_round import SyncTask
 from .timers import Timers
+from .upkeep import Upkeep
+
+__all__ = ["Offload", "Report", "Services", "offload_inline"]
 
 
-class Offload(Protocol):
-    """Runs `work` in a worker thread, then `done` on the loop. Neither raises; works may run side by side."""
+class Report(Protocol):
+    """Tells the operator of something that no answer tells anybody: a line in the broker's log."""
 
-    def __call__(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Start it; returns at once."""
+    def __call__(self, event: str, **fields: str | int) -> None:
+        """Report one event."""
         ...
 
 
-def offload_inline(work: Callable[[], None], done: Callable[[], None]) -> None:
-    """Be an `Offload` without threads, for tests and for the start of a broker."""
-    work()
-    done()
+def ignore_reports(event: str, **fields: str | int) -> None:
+    """Be a `Report` that nobody reads."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Services:
     """One of each for a whole broker."""
 
@@ -41,4 +42,9 @@ class Services:
     timers: Timers
     commit: GroupCommit[SyncTask]
     offload: Offload
-    batch_limits: BatchLimits = BatchLimits()
+    report: Report = ignore_reports
+    batch_limits: BatchLimits = field(default_factory=BatchLimits)
+    upkeep: Upkeep = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.upkeep = Upkeep(self.time, self.timers, self.offload, self.commit.appended)

@@ -1,6 +1,7 @@
-"""All topics of one broker.
+"""All topics of one broker: the registry of what is served, and the doors to administration and identities.
 
-SKELETON: the signatures are settled, the bodies follow.
+What is recorded (`meta`) decides what exists; what is published here is what a peer can use. The two differ only
+while a flow of `administration` is under way.
 """
 
 from __future__ import annotations
@@ -8,87 +9,120 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..protocol.durability import Durability
-from ..protocol.messages import InitProducerReply, TopicInfo
+from ..protocol.errors import UnknownTopicError, UnknownTopicIdError
+from ..protocol.messages import InitProducerReply
+from ..protocol.topic_name import is_internal, short_name
 from ..protocol.topic_settings import SettingValue
+from .administration import Administration, Created
 from .deferred import Deferred
+from .errors import storage_error
+from .flow import FlowQueue
+from .message_log import MessageLog
+from .meta import MetaLog, ProducerIds, RangeQuarantined
+from .nearest_name import nearest_name
 from .partition import Partition
 from .services import Services
+from .start import StartReport, start_topics
+from .storage.damage import DamagedRange
+from .storage.log import Log
+from .storage.retention import Expired
+from .storage.sync_round import SyncTask, run_round
+from .topic import Topic
+from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
+from .watches import Wake
+
+__all__ = ["Created", "StartReport", "Topic", "TopicDefaults", "TopicLimits", "Topics", "TopicsStatistics"]
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDefaults:
-    """What applies to a topic that does not set it (see protocol.topic_settings), from the configuration."""
+class TopicsStatistics:
+    """Counters and gauges over all topics."""
 
-    durability: Durability = Durability.SYNCED
-    retention_us: int | None = 7 * 86_400_000_000
-    retention_bytes: int | None = None
-    segment_bytes: int = 64 << 20
-    segment_age_us: int | None = None
-    max_message_bytes: int = 16 << 20
-    partitions: int = 6
-    index_interval_bytes: int = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class TopicLimits:
-    """How much one broker holds."""
-
-    max_partitions_per_topic: int = 1_000
-    max_partitions: int = 20_000
-    max_topics: int = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class Created:
-    """The topic, and whether this request made it."""
-
-    topic: Topic
-    created: bool
-
-
-class Topic:
-    """One live topic."""
-
-    name: str
-    id: int
-    count: int
-    created_us: int
-    partitions: Sequence[Partition]
-    changed_version: int
-    """The metadata version at which it changed last: a waiting fetch that knows less is answered."""
-
-    def info(self, leader: str, *, details: bool = False) -> TopicInfo:
-        """Describe the topic."""
-        raise NotImplementedError
+    topics: int
+    partitions: int
+    offline_partitions: int
+    fenced_partitions: int
+    damaged_records: int
+    producers: int
+    expired_segments: int
+    expired_bytes: int
 
 
 class Topics:
     """The registry of topics, their partitions, and producer identities."""
 
-    version: int
-    """Rises with every change of any topic, also over restarts."""
+    def __init__(self, services: Services, meta: MetaLog, defaults: TopicDefaults, limits: TopicLimits) -> None:
+        self._services = services
+        self._meta = meta
+        self._by_id: dict[int, Topic] = {}
+        self._by_name: dict[str, Topic] = {}
+        self._administration = Administration(services, meta, self, defaults, limits)
+        self._flows = FlowQueue()
+        self._producer_ids = ProducerIds(meta)
+        self._expired_segments = self._expired_bytes = 0
+        self.version = meta.state.version
+        """Rises with every change of any topic, also over restarts."""
+        self.report = StartReport()
+        """What the start found."""
+
+    def __repr__(self) -> str:
+        return f"<Topics {len(self._by_id)} topics, version {self.version}>"
 
     @classmethod
     def open(cls, services: Services, *, defaults: TopicDefaults, limits: TopicLimits) -> Topics:
-        """Recover everything under `services.files`; blocks. Raises StorageError, UnsupportedError, CorruptError."""
-        raise NotImplementedError
+        """Recover everything under `services.files`; blocks. Partitions that cannot be opened are offline.
+
+        Raises StorageError, UnsupportedError (a later broker wrote this), CorruptError (facts are damaged).
+        """
+        try:
+            meta = MetaLog.open(services)
+            topics = cls(services, meta, defaults, limits)
+            topics.report = start_topics(services, meta, topics, defaults)
+        except OSError as error:
+            raise storage_error(error, "opening the data directory") from error
+        return topics
+
+    # -- lookups -------------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The broker's epoch: raised at every start."""
+        return self._meta.state.epoch
 
     def all(self) -> list[Topic]:
         """Return the live topics by name."""
-        raise NotImplementedError
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def find(self, name: str) -> Topic | None:
+        """Return a topic by full name, or None."""
+        return self._by_name.get(name)
 
     def named(self, name: str) -> Topic:
         """Return a topic by full name. Raises UnknownTopicError that suggests the nearest."""
-        raise NotImplementedError
+        topic = self._by_name.get(name)
+        if topic is not None:
+            return topic
+        nearest = nearest_name(name, (other for other in self._by_name if not is_internal(other)))
+        hint = f'; did you mean "{short_name(nearest)}"?' if nearest else ""
+        shown = nearest and short_name(nearest)
+        raise UnknownTopicError(f'no topic "{short_name(name)}"{hint}', name=short_name(name), nearest=shown)
 
     def by_id(self, topic_id: int) -> Topic:
         """Return a topic by id. Raises UnknownTopicIdError."""
-        raise NotImplementedError
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicIdError(
+                f"expected the id of a topic that exists, found {topic_id}; it was deleted, or made again under its"
+                " name with another id",
+                topic_id=topic_id,
+            )
+        return topic
 
     def partition(self, topic_id: int, index: int) -> Partition:
         """Return a partition. Raises UnknownTopicIdError, UnknownPartitionError, or what keeps it offline."""
-        raise NotImplementedError
+        return self.by_id(topic_id).partition(index)
+
+    # -- changes -------------------------------------------------------------------------------------------------
 
     def create(
         self,
@@ -99,7 +133,7 @@ class Topics:
         exist_ok: bool = False,
     ) -> Deferred[Created]:
         """Make a topic of a full name. Fails with TopicExistsError, InvalidTopicError, TopicLimitError."""
-        raise NotImplementedError
+        return self._flows.run(self._administration.create(name, partitions, settings or {}, exist_ok=exist_ok))
 
     def alter(
         self,
@@ -110,24 +144,102 @@ class Topics:
         reset: Sequence[str] = (),
     ) -> Deferred[Topic]:
         """Change settings and raise the number of partitions. Fails with UnknownTopicError, InvalidTopicError."""
-        raise NotImplementedError
+        return self._flows.run(self._administration.alter(name, partitions, settings or {}, reset))
 
     def delete(self, name: str) -> Deferred[int]:
         """Delete a topic; its id, which is never used again. Fails with UnknownTopicError."""
-        raise NotImplementedError
+        return self._flows.run(self._administration.delete(name))
 
     def reopen(self, name: str) -> Deferred[list[int]]:
         """Reopen the fenced partitions of a topic; their indexes. Fails with UnknownTopicError, StorageError."""
-        raise NotImplementedError
+        return self._flows.run(self._administration.reopen(name))
 
     def init_producer(self, name: str | None) -> Deferred[InitProducerReply]:
         """Give a producer identity: a new id, or a returning name's own id under a raised epoch."""
-        raise NotImplementedError
+        return self._producer_ids.take(name)
+
+    # -- what the flows publish ----------------------------------------------------------------------------------
+
+    def publish(self, topic: Topic) -> None:
+        """Serve a topic, or serve it as it is now."""
+        self._by_id[topic.id] = self._by_name[topic.name] = topic
+        self.version = self._meta.state.version
+
+    def withdraw(self, topic: Topic) -> None:
+        """Serve a topic no more."""
+        del self._by_id[topic.id], self._by_name[topic.name]
+        self.version = self._meta.state.version
+
+    def make_partition(self, topic_id: int, index: int, log: MessageLog, settings: SettingsInForce) -> Partition:
+        """Return the owner of an opened log."""
+        return Partition(self._services, topic_id, index, log, settings, self._record_damage)
+
+    def _record_damage(self, partition: Partition, found: Sequence[DamagedRange]) -> None:
+        log_id, epoch = partition.log.log_id, self._meta.state.epoch
+        self._meta.record(*(RangeQuarantined(log_id, damage.start, damage.end, epoch) for damage in found))
+        for damage in found:
+            self._services.report(
+                "damage found",
+                topic_id=partition.topic_id,
+                partition=partition.index,
+                start=damage.start,
+                end=damage.end,
+            )
+
+    # -- retention, statistics, the end --------------------------------------------------------------------------
 
     def expire(self) -> None:
         """Remove what retention no longer keeps, and producers that were not heard of; called every so often."""
-        raise NotImplementedError
+        time = self._services.time
+        age_allowed, now_us = time.age_retention_allowed(), time.wall_us()
+        expired = [
+            found
+            for partition in self._partitions()
+            if (found := partition.expire(now_us, age_allowed=age_allowed)) is not None
+        ]
+        if expired:
+            self._expired_segments += sum(len(found.segments) for found in expired)
+            self._expired_bytes += sum(found.removed_bytes for found in expired)
+            self._services.offload(lambda: self._remove_segments(expired), lambda: None)
+
+    def _remove_segments(self, expired: Sequence[Expired]) -> None:
+        for found in expired:
+            error = found.run()
+            if error is not None:
+                self._services.report("segments not removed", folder=found.folder, why=error.message)
+
+    def statistics(self) -> TopicsStatistics:
+        """Return counters and gauges."""
+        partitions = [partition.statistics() for partition in self._partitions()]
+        return TopicsStatistics(
+            topics=len(self._by_id),
+            partitions=sum(topic.partition_count for topic in self._by_id.values()),
+            offline_partitions=sum(len(topic.offline) for topic in self._by_id.values()),
+            fenced_partitions=sum(partition.is_fenced for partition in self._partitions()),
+            damaged_records=sum(one.damaged_records for one in partitions),
+            producers=sum(one.producers for one in partitions),
+            expired_segments=self._expired_segments,
+            expired_bytes=self._expired_bytes,
+        )
+
+    def _partitions(self) -> list[Partition]:
+        return [partition for topic in self._by_id.values() for partition in topic.partitions]
 
     def close(self, *, clean: bool = True) -> None:
-        """Make everything durable and close all logs; blocks."""
-        raise NotImplementedError
+        """Make everything durable and close all logs; blocks. No round and no upkeep may be out."""
+        for partition in self._partitions():
+            partition.wake(Wake.CHANGED)
+        logs: list[Log] = [partition.log for partition in self._partitions()]
+        logs.append(self._meta.log)
+        if clean:
+            self._sync_together(logs)
+        for log in logs:
+            log.close(clean=clean)
+
+    def _sync_together(self, logs: Sequence[Log]) -> None:
+        tasks: list[tuple[Log, SyncTask]] = [(log, task) for log in logs if (task := log.begin_sync()) is not None]
+        errors = run_round(self._services.files, [task for _log, task in tasks])
+        for (log, task), error in zip(tasks, errors, strict=True):
+            log.finish_sync(task, error)
+            if error is not None:
+                self._services.report("sync failed at the stop", folder=log.folder, why=error.message)

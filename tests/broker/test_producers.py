@@ -38,7 +38,7 @@ class Log:
     """A table and the batches it has seen, as a partition drives it."""
 
     def __init__(self, table: ProducerTable | None = None) -> None:
-        self.table = ProducerTable(0) if table is None else table
+        self.table = table or ProducerTable(0)
         self.stored: list[BatchHeader] = []
 
     def send(self, *headers: BatchHeader, now_us: int = 0) -> Judgement:
@@ -162,7 +162,7 @@ def test_batches_without_a_producer_are_all_new() -> None:
     """Producer 0 is nobody: nothing of it is remembered."""
     log = Log()
     assert log.send(batch(5, producer=0), batch(5, producer=0)).verdicts == [None, None]
-    assert len(log.table) == 0
+    assert log.table.count == 0
 
 
 def test_nameless_producers_are_forgotten_after_15_minutes_named_ones_after_a_week() -> None:
@@ -172,14 +172,14 @@ def test_nameless_producers_are_forgotten_after_15_minutes_named_ones_after_a_we
     log.send(batch(0, producer=1), batch(0, producer=2), batch(0, producer=named))
     log.send(batch(0, producer=2), now_us=UNNAMED_EXPIRY_US)
     log.table.expire(UNNAMED_EXPIRY_US)
-    assert len(log.table) == 3
+    assert log.table.count == 3
     log.table.expire(UNNAMED_EXPIRY_US + 1)
     assert isinstance(log.send(batch(1, producer=1)).refused, UnknownProducerError)
     assert log.send(batch(1, producer=2), now_us=UNNAMED_EXPIRY_US + 1).verdicts == [None]
     log.table.expire(NAMED_EXPIRY_US)
     assert log.send(batch(1, producer=named), now_us=NAMED_EXPIRY_US).verdicts == [None]
     log.table.expire(2 * NAMED_EXPIRY_US + 1)
-    assert len(log.table) == 0
+    assert log.table.count == 0
 
 
 def test_the_one_silent_for_longest_makes_room() -> None:

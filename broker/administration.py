@@ -1,0 +1,298 @@
+"""Making, changing, deleting and reopening topics: each a flow from a check through a synced fact to its effect.
+
+    create   check -> TopicCreated synced -> folders and logs made in a worker -> serves -> PartitionsMade
+    alter    check -> TopicAltered synced -> logs of new partitions made -> in force, those who wait are told
+    delete   TopicDeleted synced -> gone for everybody -> folders removed in a worker -> TopicRemoved
+    reopen   EpochRaised synced -> no thread at the fenced logs -> recovered in a worker -> take writes again
+
+One flow at a time, so no two can meet. README.md says what a crash between any two steps leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..protocol.errors import InvalidTopicError, LogFencedError, TidelogError, TopicExistsError, TopicLimitError
+from ..protocol.topic_name import INTERNAL_PREFIX, is_internal, short_name
+from ..protocol.topic_settings import KEYS, SettingValue, check_settings
+from .deferred import Deferred
+from .flow import Flow, offloaded
+from .message_log import MessageLog
+from .meta import (
+    MetaLog,
+    PartitionsMade,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+    TopicRemoved,
+)
+from .opening import Wanted, open_partitions, remove_partitions
+from .partition import Partition
+from .services import Services
+from .storage.settings import LogSettings
+from .topic import Topic
+from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
+from .watches import Wake
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The topic, and whether this request made it."""
+
+    topic: Topic
+    created: bool
+
+
+class Registry(Protocol):
+    """Where live topics are published."""
+
+    def find(self, name: str) -> Topic | None:
+        """Return the live topic of a full name."""
+        ...
+
+    def named(self, name: str) -> Topic:
+        """Return it, or raise UnknownTopicError."""
+        ...
+
+    def publish(self, topic: Topic) -> None:
+        """Serve a topic, or serve it as it is now."""
+        ...
+
+    def withdraw(self, topic: Topic) -> None:
+        """Serve a topic no more."""
+        ...
+
+    def make_partition(self, topic_id: int, index: int, log: MessageLog, settings: SettingsInForce) -> Partition:
+        """Return the owner of an opened log."""
+        ...
+
+
+class Administration:
+    """The flows. What they need of the broker comes in; what they change is published in the registry."""
+
+    def __init__(
+        self, services: Services, meta: MetaLog, registry: Registry, defaults: TopicDefaults, limits: TopicLimits
+    ) -> None:
+        self._services = services
+        self._meta = meta
+        self._registry = registry
+        self._defaults = defaults
+        self._limits = limits
+
+    # -- create --------------------------------------------------------------------------------------------------
+
+    def create(
+        self, name: str, partitions: int | None, given: Mapping[str, SettingValue], *, exist_ok: bool
+    ) -> Flow[Created]:
+        """Make a topic."""
+        existing = self._registry.find(name)
+        if existing is not None:
+            if exist_ok:
+                return Created(existing, False)
+            raise TopicExistsError(f"expected a new topic name, found that {short_name(name)} exists", name=name)
+        count = self._defaults.partitions if partitions is None else partitions
+        self._check_new(name, count, given)
+        state = self._meta.state
+        created = TopicCreated(
+            state.next_topic_id,
+            name,
+            state.counts.get(name, 0) + 1,
+            count,
+            dict(given),
+            self._services.time.now_us(),
+        )
+        yield self._meta.record(created)
+        record = state.topics[created.topic_id]
+        settings = self._defaults.in_force(record.settings)
+        logs: list[MessageLog] = []
+        try:
+            yield self._open(record.id, range(count), settings, logs)
+        except TidelogError:
+            self._services.report("topic not created", name=name)
+            yield self._meta.record(TopicDeleted(record.id))
+            yield from self._remove_folders(record.id, count)
+            raise
+        topic = Topic(record, settings, self._partitions(record.id, 0, logs, settings))
+        self._registry.publish(topic)
+        self._meta.record(PartitionsMade(record.id, count))
+        return Created(topic, True)
+
+    def _check_new(self, name: str, partitions: int, given: Mapping[str, SettingValue]) -> None:
+        if is_internal(name):
+            raise InvalidTopicError(
+                f"expected a name that does not begin with {INTERNAL_PREFIX} (the broker's own), found {name!r}",
+                name=name,
+            )
+        check_settings(given)
+        self._check_partitions(partitions, more=partitions)
+        if len(self._meta.state.topics) >= self._limits.max_topics:
+            raise TopicLimitError(
+                f"expected at most {self._limits.max_topics} topics, found one more", limit=self._limits.max_topics
+            )
+
+    def _check_partitions(self, partitions: int, *, more: int) -> None:
+        limits = self._limits
+        if not 1 <= partitions <= limits.max_partitions_per_topic:
+            raise InvalidTopicError(
+                f"expected 1 to {limits.max_partitions_per_topic} partitions, found {partitions}",
+                limit=limits.max_partitions_per_topic,
+            )
+        total = self._meta.state.partitions + more
+        if total > limits.max_partitions:
+            raise TopicLimitError(
+                f"expected at most {limits.max_partitions} partitions of all topics, found {total}",
+                limit=limits.max_partitions,
+            )
+
+    def _open(self, topic_id: int, indexes: range, settings: SettingsInForce, logs: list[MessageLog]) -> Deferred[None]:
+        """Open the logs of partitions in a worker; all or none."""
+        log_settings = self._log_settings(settings)
+        state, epoch = self._meta.state, self._meta.state.epoch
+        made = state.topics[topic_id].made
+        wanted = [Wanted(topic_id, index, log_settings, is_made=index < made) for index in indexes]
+
+        def work() -> None:
+            opened = open_partitions(self._services, state, epoch, wanted)
+            failures = [result for result in opened if isinstance(result, TidelogError)]
+            good = [result for result in opened if isinstance(result, MessageLog)]
+            if failures:
+                for log in good:
+                    log.log.close(clean=False)
+                raise failures[0]
+            logs.extend(good)
+
+        return offloaded(self._services.offload, work)
+
+    def _log_settings(self, settings: SettingsInForce) -> LogSettings:
+        return self._defaults.log_settings(settings, self._services.commit.max_unsynced_bytes)
+
+    def _partitions(
+        self, topic_id: int, first: int, logs: Sequence[MessageLog], settings: SettingsInForce
+    ) -> list[Partition]:
+        return [self._registry.make_partition(topic_id, first + place, log, settings) for place, log in enumerate(logs)]
+
+    # -- alter ---------------------------------------------------------------------------------------------------
+
+    def alter(
+        self, name: str, partitions: int | None, given: Mapping[str, SettingValue], reset: Sequence[str]
+    ) -> Flow[Topic]:
+        """Change a topic's settings and raise its number of partitions."""
+        topic = self._registry.named(name)
+        before = topic.partition_count
+        count = before if partitions is None else partitions
+        self._check_change(topic, count, given, reset)
+        old = dict(topic.given)
+        new = {key: value for key, value in {**old, **given}.items() if key not in reset}
+        if new == old and count == before:
+            return topic
+        yield self._meta.record(TopicAltered(topic.id, count, new))
+        settings = self._defaults.in_force(new)
+        logs: list[MessageLog] = []
+        try:
+            yield self._open(topic.id, range(before, count), settings, logs)
+        except TidelogError:
+            yield self._meta.record(TopicAltered(topic.id, before, old))
+            raise
+        topic.add(self._partitions(topic.id, before, logs, settings))
+        self._registry.publish(topic)
+        topic.change_settings(settings, self._log_settings(settings))
+        if logs:
+            self._meta.record(PartitionsMade(topic.id, count))
+        return topic
+
+    def _check_change(
+        self, topic: Topic, partitions: int, given: Mapping[str, SettingValue], reset: Sequence[str]
+    ) -> None:
+        check_settings(given)
+        for key in reset:
+            if key not in KEYS:
+                raise InvalidTopicError(f"expected a topic setting ({', '.join(sorted(KEYS))}), found {key!r}", key=key)
+            if key in given:
+                raise InvalidTopicError(f"{key}: expected it set or reset, found both", key=key)
+        if partitions < topic.partition_count:
+            raise InvalidTopicError(
+                f"expected at least the {topic.partition_count} partitions there are, found {partitions}:"
+                " partitions are never taken away",
+                partitions=topic.partition_count,
+            )
+        if partitions > topic.partition_count:
+            self._check_partitions(partitions, more=partitions - topic.partition_count)
+
+    # -- delete --------------------------------------------------------------------------------------------------
+
+    def delete(self, name: str) -> Flow[int]:
+        """Delete a topic; its records are gone when the flow ends."""
+        topic = self._registry.named(name)
+        yield self._meta.record(TopicDeleted(topic.id))
+        self._registry.withdraw(topic)
+        yield from [_deferred(partition.delete) for partition in topic.partitions]
+        yield from self._remove_folders(topic.id, topic.partition_count)
+        return topic.id
+
+    def _remove_folders(self, topic_id: int, partitions: int) -> Flow[None]:
+        """Remove the folders of a deleted topic; what cannot be removed now is removed at the next start."""
+        files = self._services.files
+        try:
+            yield offloaded(self._services.offload, lambda: remove_partitions(files, topic_id, partitions))
+        except TidelogError as error:
+            self._services.report("folders not removed", topic_id=topic_id, why=error.message)
+            return
+        self._meta.record(TopicRemoved(topic_id))
+
+    # -- reopen --------------------------------------------------------------------------------------------------
+
+    def reopen(self, name: str) -> Flow[list[int]]:
+        """Reopen the partitions of a topic that are fenced or offline; ends with those that serve again."""
+        topic = self._registry.named(name)
+        fenced = [partition for partition in topic.partitions if partition.is_fenced]
+        if not fenced and not topic.offline:
+            return []
+        yield self._meta.raise_epoch()
+        reopened: list[int] = []
+        failure: TidelogError | None = None
+        for partition in fenced:
+            error = yield from self._reopen(topic, partition)
+            if error is None:
+                reopened.append(partition.index)
+            failure = failure or error
+        for index in topic.offline:
+            logs: list[MessageLog] = []
+            try:
+                yield self._open(topic.id, range(index, index + 1), topic.settings, logs)
+            except TidelogError as error:
+                failure = failure or error
+                continue
+            topic.put(self._partitions(topic.id, index, logs, topic.settings)[0])
+            reopened.append(index)
+        if failure is not None and not reopened:
+            raise failure
+        return sorted(reopened)
+
+    def _reopen(self, topic: Topic, partition: Partition) -> Flow[TidelogError | None]:
+        """Recover a fenced log beside the old one, which serves reads until it is replaced."""
+        old = partition.log
+        why = LogFencedError("expected a log that takes writes, found one that is being reopened")
+        yield _deferred(lambda released: partition.release(why, released))
+        logs: list[MessageLog] = []
+        try:
+            yield self._open(topic.id, range(partition.index, partition.index + 1), topic.settings, logs)
+        except TidelogError as error:
+            partition.keep()
+            return error
+        partition.replace(logs[0])
+        old.close(clean=False)
+        partition.wake(Wake.VISIBLE)
+        return None
+
+
+def _deferred(act: Callable[[Callable[[], None]], None]) -> Deferred[None]:
+    """Return a deferred that resolves when `act` calls what it is given."""
+    answer: Deferred[None] = Deferred()
+
+    def done() -> None:
+        answer.resolve(None)
+
+    act(done)
+    return answer

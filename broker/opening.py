@@ -1,0 +1,140 @@
+"""Opening partitions: their folders, their logs, and what is known to be damaged in them.
+
+    partitions/<topic id>-<partition>/messages/
+
+Blocks, so it runs before a broker serves, or in a worker. A partition that cannot be opened is an error in its
+place; the others are opened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..protocol.errors import StorageError, TidelogError
+from .errors import storage_error
+from .message_log import MESSAGES_FOLDER, MessageLog, messages_log_id
+from .meta import MetaState
+from .producers import ProducerTable
+from .services import Services
+from .storage.files import Files
+from .storage.log import Log, LogSpec
+from .storage.settings import LogSettings
+
+PARTITIONS_FOLDER = "partitions"
+
+_FOLDER = re.compile(r"([1-9][0-9]{0,9})-(0|[1-9][0-9]{0,9})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A partition to open. `is_made`: its folder is known to have been there."""
+
+    topic_id: int
+    index: int
+    settings: LogSettings
+    is_made: bool = False
+
+    @property
+    def folder(self) -> str:
+        """Where everything of the partition lies."""
+        return partition_folder(self.topic_id, self.index)
+
+    @property
+    def log_id(self) -> int:
+        """Its log of messages."""
+        return messages_log_id(self.topic_id, self.index)
+
+
+def partition_folder(topic_id: int, index: int) -> str:
+    """Return where everything of a partition lies."""
+    return f"{PARTITIONS_FOLDER}/{topic_id}-{index}"
+
+
+def parse_folder(name: str) -> tuple[int, int] | None:
+    """Return (topic id, partition) of a folder's name, or None for any other name."""
+    match = _FOLDER.fullmatch(name)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def open_partitions(
+    services: Services, state: MetaState, epoch: int, wanted: Sequence[Wanted]
+) -> list[MessageLog | TidelogError]:
+    """Open many partitions' logs, or make them; one result each. What they share of their syncs is shared."""
+    results: list[MessageLog | TidelogError | None] = [_make_folder(services.files, one) for one in wanted]
+    _sync_new_folders(services.files, wanted, results)
+    tables: list[ProducerTable] = []
+    specs: list[LogSpec] = []
+    places = [place for place, result in enumerate(results) if result is None]
+    for place in places:
+        one = wanted[place]
+        tables.append(ProducerTable(services.time.boottime_us(), named_epoch=state.named_epochs.get))
+        folder = f"{one.folder}/{MESSAGES_FOLDER}"
+        specs.append(LogSpec(folder, one.log_id, one.settings, epoch, tables[-1]))
+    opened = Log.open_many(services.files, specs, now_us=services.time.now_us())
+    for place, table, log in zip(places, tables, opened, strict=True):
+        if isinstance(log, TidelogError):
+            results[place] = log
+            continue
+        _quarantine_known(log, state)
+        results[place] = _settle_folder(services.files, wanted[place]) or MessageLog(log, table, services)
+    return [result for result in results if result is not None]
+
+
+def _make_folder(files: Files, one: Wanted) -> TidelogError | None:
+    try:
+        if files.exists(one.folder):
+            return None
+        if one.is_made:
+            return StorageError(
+                f"expected the folder {one.folder}, found that it is gone with all its records;"
+                " put it back, or delete the topic"
+            )
+        files.make_folder(one.folder)
+    except OSError as error:
+        return storage_error(error, f"making {one.folder}")
+    return None
+
+
+def _sync_new_folders(files: Files, wanted: Sequence[Wanted], results: list[MessageLog | TidelogError | None]) -> None:
+    try:
+        files.sync_folder(PARTITIONS_FOLDER)
+    except OSError as error:
+        problem = storage_error(error, f"the sync of {PARTITIONS_FOLDER}")
+        results[:] = [problem if result is None else result for result in results]
+
+
+def _settle_folder(files: Files, one: Wanted) -> TidelogError | None:
+    """Make the names in a partition's folder durable, once: a start that was killed may have left them unsynced."""
+    if not one.is_made:
+        try:
+            files.sync_folder(one.folder)
+        except OSError as error:
+            return storage_error(error, f"the sync of {one.folder}")
+    return None
+
+
+def _quarantine_known(log: Log, state: MetaState) -> None:
+    for found in state.quarantined.get(log.log_id, []):
+        # What was said in an epoch is void for offsets that a later epoch gave out again.
+        end = log.clamp(found.epoch, found.end)
+        if found.start < end:
+            log.quarantine(found.start, end)
+
+
+def remove_partitions(files: Files, topic_id: int, partitions: int) -> None:
+    """Remove the folders of a deleted topic; raises OSError."""
+    for index in range(partitions):
+        files.remove_folder(partition_folder(topic_id, index))
+    files.sync_folder(PARTITIONS_FOLDER)
+
+
+def stray_folders(files: Files, state: MetaState) -> list[str]:
+    """Return names under `partitions` that belong to no topic and have no tombstone: reported, never removed."""
+    strays: list[str] = []
+    for name in files.list_folder(PARTITIONS_FOLDER):
+        found = parse_folder(name)
+        if found is None or (found[0] not in state.topics and found[0] not in state.tombstones):
+            strays.append(name)
+    return strays

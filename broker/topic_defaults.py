@@ -1,0 +1,88 @@
+"""What is in force for a topic: what it was given, and the broker's defaults for the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..protocol.durability import Durability
+from ..protocol.limits import KIB, MAX_MESSAGE_BYTES, MIB
+from ..protocol.topic_settings import Settings, SettingValue
+from .storage.settings import LogSettings
+
+DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLimits:
+    """How much one broker holds."""
+
+    max_partitions_per_topic: int = 1_000
+    max_partitions: int = 20_000
+    """Of all topics together: each costs a few descriptors and some memory."""
+    max_topics: int = 10_000
+    """Live topics; each costs a little in every metadata reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsInForce:
+    """A topic's settings with every default filled in; None means no limit."""
+
+    durability: Durability
+    retention_us: int | None
+    retention_bytes: int | None
+    segment_bytes: int
+    segment_age_us: int | None
+    max_message_bytes: int
+
+    def on_wire(self) -> dict[str, SettingValue]:
+        """Return them as `TopicInfo.settings` has them."""
+        return {
+            "durability": self.durability.word,
+            "max_message_bytes": self.max_message_bytes,
+            "retention": self.retention_us,
+            "retention_bytes": self.retention_bytes,
+            "segment_age": self.segment_age_us,
+            "segment_bytes": self.segment_bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What applies to a topic that does not set it (see protocol.topic_settings), from the configuration."""
+
+    durability: Durability = Durability.SYNCED
+    retention_us: int | None = 7 * DAY_US
+    retention_bytes: int | None = None
+    segment_bytes: int = 64 * MIB
+    segment_age_us: int | None = None
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    partitions: int = 6
+    index_interval_bytes: int = 4 * KIB
+
+    def in_force(self, given: Settings) -> SettingsInForce:
+        """Return what holds for a topic that was given these settings (they have been checked)."""
+
+        def of(key: str, default: int | None) -> int | None:
+            value = given.get(key, default)
+            assert not isinstance(value, str), f"setting {key} is {value!r}"
+            return value
+
+        return SettingsInForce(
+            durability=Durability.from_word(str(given.get("durability", self.durability.word))),
+            retention_us=of("retention", self.retention_us),
+            retention_bytes=of("retention_bytes", self.retention_bytes),
+            segment_bytes=of("segment_bytes", self.segment_bytes) or self.segment_bytes,
+            segment_age_us=of("segment_age", self.segment_age_us),
+            max_message_bytes=of("max_message_bytes", self.max_message_bytes) or self.max_message_bytes,
+        )
+
+    def log_settings(self, settings: SettingsInForce, max_unsynced_bytes: int) -> LogSettings:
+        """Return what a partition's log of messages is opened with."""
+        return LogSettings(
+            segment_bytes=settings.segment_bytes,
+            index_interval_bytes=self.index_interval_bytes,
+            segment_age_us=settings.segment_age_us,
+            retention_us=settings.retention_us,
+            retention_bytes=settings.retention_bytes,
+            max_unsynced_bytes=max_unsynced_bytes,
+        )
