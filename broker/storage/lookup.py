@@ -12,6 +12,7 @@ import numpy as np
 from ...protocol.batch import HEADER_BYTES, BatchHeader, decode_batch, verify_leader, verify_local
 from .damage import Damage
 from .entries import Entries, Int64s, StopReason, Walk, end_offset, end_offsets, walk_headers
+from .files import File
 from .scan import is_body_intact
 from .segment import Segment
 from .sparse_index import SparseIndex
@@ -28,9 +29,10 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Whole batches back to back in one segment."""
+    """Whole batches back to back in one segment. It holds the file: the segment may let go of it at any time."""
 
     segment: Segment
+    file: File
     position: int
     end_position: int
     start: int
@@ -91,7 +93,7 @@ def find_run(segment: Segment, first: Found, max_bytes: int, upto: int, end_hint
     if segment.end_offset <= upto:
         upto, end_hint = segment.end_offset, segment.end_position
     if end_hint is not None and end_position <= end_hint <= limit:
-        return Run(segment, position, end_hint, first.base_offset, upto)
+        return Run(segment, segment.opened, position, end_hint, first.base_offset, upto)
     end_position, end = _skip_ahead(segment, end_position, end, limit, upto)
     for entries in _walk(segment, end_position):
         ends, end_positions = end_offsets(entries), entries["position"] + entries["length"]
@@ -101,7 +103,7 @@ def find_run(segment: Segment, first: Found, max_bytes: int, upto: int, end_hint
             end_position, end = int(end_positions[count - 1]), int(ends[count - 1])
         if count < len(fits):
             break
-    return Run(segment, position, end_position, first.base_offset, end)
+    return Run(segment, segment.opened, position, end_position, first.base_offset, end)
 
 
 def _skip_ahead(segment: Segment, position: int, offset: int, limit: int, upto: int) -> tuple[int, int]:

@@ -66,7 +66,7 @@ class Reader:
     def read(self, offset: int, max_bytes: int, upto: int) -> LogRead:
         """Return batches from `offset` on: one at least, then as many as fit, none past `upto`."""
         runs = self.runs(offset, max_bytes, upto)
-        slices = [FileSlice(r.segment.opened, r.position, r.end_position - r.position) for r in runs]
+        slices = [FileSlice(r.file, r.position, r.end_position - r.position) for r in runs]
         next_offset = runs[-1].end if runs else offset
         return LogRead(slices, next_offset, sum(piece.length for piece in slices))
 

@@ -11,8 +11,7 @@ class VerifyTask:
     """Work for a thread; `damaged` says afterwards which offsets are."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
-        # The bytes are taken now: the log may let go of its segments meanwhile.
-        self._parts = [(run, run.segment.bytes()) for run in runs]
+        self._parts = [(run, run.file.view(run.file.size())) for run in runs]
         self.damaged: list[DamagedRange] = []
 
     def __repr__(self) -> str:
@@ -20,7 +19,7 @@ class VerifyTask:
 
     def run(self) -> None:
         """Read and check every batch."""
-        for run, data in self._parts:
-            part = SegmentBytes(data.view[: run.end_position], data.seed, data.data_from)
+        for run, view in self._parts:
+            part = SegmentBytes(view[: run.end_position], run.segment.seed, run.file.data_from)
             found = scan_sealed(part, Place(run.position, run.start), run.end, lambda _: None, check_bodies=True)
             self.damaged += [DamagedRange(gap.start, gap.end) for gap in found.gaps]
