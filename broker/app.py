@@ -9,6 +9,7 @@ Killed anywhere in between, the next start recovers; a clean stop only makes it 
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from importlib.metadata import version
 
 import trio
@@ -33,6 +34,9 @@ from .storage.files import Files
 from .storage.log import SyncTask
 from .storage.sync_round import run_round
 from .topics import TopicDefaults, TopicLimits, Topics
+
+BUFFER_SWEEP_US = 10_000_000
+"""How often receive buffers are taken back from connections that are idle."""
 
 COLD_READERS = 4
 """Threads that read in what slow connections are still to be sent."""
@@ -114,6 +118,7 @@ class Broker:
             timers=self._timers,
             commit=self._commit,
             offload=self._workers,
+            report=_report,
             batch_limits=self._config.batch_limits,
         )
         defaults = TopicDefaults(
@@ -147,7 +152,8 @@ class Broker:
         nursery.start_soon(self._sync.run)
         nursery.start_soon(run_timers, self._timers, self._time.monotonic_us, self._sync.end_turn)
         nursery.start_soon(self._heartbeat.run)
-        self._expire_regularly(topics)
+        self._repeat(self._config.log.retention_check_interval_us, topics.expire)
+        self._repeat(BUFFER_SWEEP_US, self._memory.sweep)
         broker = self._config.broker
         around = Surroundings(
             handle=answer,
@@ -195,24 +201,30 @@ class Broker:
             auto_create=config.topics.auto_create,
         )
 
-    def _expire_regularly(self, topics: Topics) -> None:
-        interval_us = self._config.log.retention_check_interval_us
+    def _repeat(self, interval_us: int, action: Callable[[], None]) -> None:
+        """Call `action` every so often, first after one interval."""
 
-        def expire() -> None:
-            self._timers.add(self._time.monotonic_us() + interval_us, expire)
-            topics.expire()
+        def again() -> None:
+            self._repeat(interval_us, action)
+            action()
 
-        self._timers.add(self._time.monotonic_us() + interval_us, expire)
+        self._timers.add(self._time.monotonic_us() + interval_us, again)
 
     def _gauges(self, topics: Topics) -> Values:
         commit = self._commit.statistics()
-        live = topics.all()
+        held = topics.statistics()
         return {
             "tidelog_uptime_seconds": (self._time.monotonic_us() - self._began_us) / 1e6,
             "tidelog_memory_bytes": self._memory.used_bytes,
             "tidelog_memory_waits_total": self._memory.waits,
-            "tidelog_topics": len(live),
-            "tidelog_partitions": sum(len(topic.partitions) for topic in live),
+            "tidelog_topics": held.topics,
+            "tidelog_partitions": held.partitions,
+            "tidelog_offline_partitions": held.offline_partitions,
+            "tidelog_fenced_partitions": held.fenced_partitions,
+            "tidelog_damaged_records": held.damaged_records,
+            "tidelog_producers": held.producers,
+            "tidelog_expired_segments_total": held.expired_segments,
+            "tidelog_expired_bytes_total": held.expired_bytes,
             "tidelog_unsynced_bytes": commit.unsynced_bytes,
             "tidelog_dirty_logs": commit.dirty_logs,
             "tidelog_sync_waiting": commit.waiting,
@@ -230,3 +242,7 @@ class Broker:
         timeout_s = self._config.broker.drain_timeout_us / 1e6
         with self._drain_scope:
             await server.drain(timeout_s)
+
+
+def _report(event: str, **fields: str | int) -> None:
+    get_logger().warning(event, **fields)

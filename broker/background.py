@@ -91,7 +91,7 @@ class SyncThread:
 
     def poll(self) -> None:
         """Begin a round if anything is due, wanted or not."""
-        if self._tasks is not None:
+        if self._tasks is not None or self._is_stopping:
             return
         self._is_wanted = False
         tasks = self._commit.next_round(self._monotonic_us())
@@ -100,35 +100,40 @@ class SyncThread:
             os.eventfd_write(self._to_thread, 1)
 
     async def run(self) -> None:
-        """Bring results back for ever."""
+        """Bring results back until cancelled; then let the running round end, and the thread."""
         self._thread.start()
         try:
             while True:
                 await trio.lowlevel.wait_readable(self._to_loop)
                 self._finish()
+                self.end_turn()
         finally:
-            self._is_stopping = True
-            os.eventfd_write(self._to_thread, 1)
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(self._thread.join)
-            os.close(self._to_thread)
-            os.close(self._to_loop)
+                await self._stop()
+
+    async def _stop(self) -> None:
+        self._is_stopping = True
+        if self._tasks is not None:
+            await trio.lowlevel.wait_readable(self._to_loop)
+            self._finish()
+        os.eventfd_write(self._to_thread, 1)
+        await trio.to_thread.run_sync(self._thread.join)
+        os.close(self._to_thread)
+        os.close(self._to_loop)
 
     def _finish(self) -> None:
         os.eventfd_read(self._to_loop)
+        self._tasks = None
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
-        self._tasks = None
         self._commit.round_done(self._results)
-        self.end_turn()
 
     def _work(self) -> None:
         while True:
             os.eventfd_read(self._to_thread)
-            if self._is_stopping:
+            if self._tasks is None:  # woken to end
                 return
-            assert self._tasks is not None, "the sync thread was woken without a round"
             try:
                 self._results = self._run_round(self._tasks)
             except BaseException as failure:  # a bug: the loop raises it, and the broker stops rather than lies

@@ -11,7 +11,7 @@ from .problems import say_all
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    group = typer.Typer(help="The broker's configuration.", no_args_is_help=True)
+    group = typer.Typer(help="The broker's configuration.", rich_markup_mode=None)
     group.command("check")(check)
     app.add_typer(group, name="config")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..storage.files import Files
 
-DONE, FAILED, INTERRUPTED = 0, 1, 130
+DONE, INTERRUPTED = 0, 130
 
 
 def register(app: typer.Typer) -> None:
@@ -137,7 +137,7 @@ def _run(config: Config, *, in_memory: bool) -> int:
         if refusal is not None:
             raise refusal from None
         get_logger().exception("broker failed")
-        return FAILED
+        raise
 
 
 def _open_files(config: Config, *, in_memory: bool) -> Files:
