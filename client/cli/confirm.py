@@ -9,7 +9,7 @@ from .escaping import visible
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Return if the user agrees. Raises AbortedError if not; WrongUsage if nobody can be asked and `--yes` is missing."""
+    """Return if the user agrees. Raises AbortedError if not; WrongUsage without `--yes` where nobody can be asked."""
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]

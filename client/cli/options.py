@@ -20,6 +20,8 @@ DEFAULT_TIMEOUT_S = 30.0
 
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
 _MAX_PARTITION = (1 << 30) - 1
+_TELLING = 1_000_000
+"""An upper bound that nobody meets says nothing and is left out of the message."""
 
 
 class OutputFormat(Enum):
@@ -32,7 +34,7 @@ class OutputFormat(Enum):
 def parse_whole(text: str, low: int, high: int) -> int:
     """Read a whole number in plain digits. Raises ValueError that states the range."""
     if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-        bound = f"from {low} to {high}" if high < 1 << 30 else f"of at least {low}"
+        bound = f"from {low} to {high}" if high < _TELLING else f"of at least {low}"
         raise ValueError(f"expected a whole number {bound}, found {text!r}")
     return int(text)
 

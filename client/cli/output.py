@@ -63,10 +63,7 @@ class StandardOutput:
 
     def flush(self) -> None:
         """Hand everything to the system now."""
-        try:
-            self._stream.flush()
-        except OSError as error:
-            raise _lost(error) from None
+        flush_stdout()
 
     def reader_is_gone(self) -> bool:
         """Whether standard output is a pipe that nobody reads any more."""
@@ -86,6 +83,16 @@ def say(line: str) -> None:
     with contextlib.suppress(OSError):
         sys.stderr.buffer.write(f"{visible(line)}\n".encode(sys.stderr.encoding, "backslashreplace"))
         sys.stderr.flush()
+
+
+def flush_stdout() -> None:
+    """Hand what was printed to the system. Raises OutputClosed or FileError."""
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+        return
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        raise _lost(error) from None
 
 
 def abandon_stdout() -> None:

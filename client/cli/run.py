@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import traceback
 from collections.abc import Sequence
 from typing import Annotated
@@ -21,7 +20,7 @@ import typer
 
 from ...protocol.errors import NotFoundError, TidelogError, TimedOutError
 from .errors import OutputClosed
-from .output import abandon_stdout, say
+from .output import abandon_stdout, flush_stdout, say
 
 DONE, FAILED, WRONG_USAGE, NOTHING_FOUND, INTERRUPTED = 0, 1, 2, 3, 130
 PROGRAM = "tidelog"
@@ -38,15 +37,13 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> int:
     """Run a command line; return its exit code. Never raises."""
     try:
         code = _run(app, arguments)
-        if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison]
-            sys.stdout.flush()
-    except OutputClosed:
-        code = DONE
     except (KeyboardInterrupt, SystemExit, Exception) as error:
         code = _report(error)
-    else:
-        return code
-    abandon_stdout()
+    try:
+        flush_stdout()
+    except Exception as error:
+        code = code or _report(error)
+        abandon_stdout()
     return code
 
 
@@ -75,16 +72,14 @@ def _report(error: BaseException) -> int:
     if os.environ.get("TIDELOG_TRACEBACK"):
         traceback.print_exception(error)
     match error:
-        case KeyboardInterrupt():
+        case KeyboardInterrupt() | typer.Abort():
             return INTERRUPTED
         case SystemExit():
             return error.code if isinstance(error.code, int) else FAILED
-        case BrokenPipeError():
+        case OutputClosed():
             return DONE
         case typer.TyperException():
             return _wrong_usage(error.format_message(), getattr(error, "ctx", None))
-        case typer.Abort():
-            return INTERRUPTED
         case TidelogError():
             say(f"{PROGRAM}: {error.code}: {error.message}")
             return NOTHING_FOUND if isinstance(error, NotFoundError | TimedOutError) else FAILED
