@@ -1,0 +1,86 @@
+"""Requests to append: their order, checks in workers, room and patience."""
+
+from __future__ import annotations
+
+from tests.helpers.broker_core import SECOND, Core, batch, errors_of, start
+from tests.helpers.payloads import payload
+
+from tidelog.broker.deferred import Deferred
+from tidelog.protocol.batch import Codec, encode_batch
+from tidelog.protocol.errors import (
+    InvalidBatchError,
+    OverloadedError,
+)
+
+ACKNOWLEDGED = None
+
+
+# -- order and room --------------------------------------------------------------------------------------------------
+
+
+def test_a_later_request_never_overtakes_one_that_is_checked_in_a_worker() -> None:
+    """A small batch behind a large one of its producer waits until the worker is done with the large one."""
+    core, partition = start(segment_bytes=1 << 24)
+    p = core.init_producer().producer_id
+    core.workers.held = True
+    large = core.send(partition, batch(bytes(2 << 20), producer=p))
+    small = core.send(partition, batch(b"small", producer=p, sequence=1))
+    assert (len(core.workers.waiting), partition.log.end_offset) == (1, 0)
+    core.workers.run()
+    assert [core.wait(answer).results[0].base_offset for answer in (large, small)] == [0, 1]
+
+
+def test_a_small_batch_that_unfolds_is_checked_in_a_worker() -> None:
+    """What a batch costs to check decides, not what it weighs: 4 MiB folded into 2 KB go to a worker."""
+    core, partition = start(segment_bytes=1 << 24)
+    core.workers.held = True
+    bomb = encode_batch([payload("bomb", 0, 1024) * 4096], timestamp_us=1, codec=Codec.ZSTD)
+    assert len(bomb) < 10_000
+    answer = core.send(partition, memoryview(bomb))
+    assert len(core.workers.waiting) == 1
+    core.workers.run()
+    assert core.wait(answer).results[0].base_offset == 0
+
+
+def test_thousands_of_tiny_batches_do_not_hold_the_loop() -> None:
+    """A request of very many batches goes to a worker, and more than the limit are refused as a whole tail."""
+    core, partition = start()
+    core.workers.held = True
+    tiny = bytes(batch(b"x"))
+    answer = core.send(partition, memoryview(bytearray(tiny * 4_100)))
+    assert len(core.workers.waiting) == 1
+    core.workers.run()
+    results = core.wait(answer).results
+    assert errors_of(results) == [ACKNOWLEDGED] * 4_096 + [InvalidBatchError] * 4
+    assert partition.log.end_offset == 4_096
+
+
+def test_produce_waits_for_room_and_is_answered_in_order() -> None:
+    """Beyond `max_unsynced_bytes` requests wait for a sync round, then are stored in the order they came."""
+    core = Core(max_unsynced_bytes=4_000)
+    partition = core.create("orders", 1, {"durability": "received"}).partition(0)
+    answers = [core.send(partition, batch(bytes([n]) * 1_000)) for n in range(6)]
+    assert [answer.is_pending for answer in answers] == [False, False, False, True, True, True]
+    core.settle()
+    assert [answer.result().results[0].base_offset for answer in answers] == [0, 1, 2, 3, 4, 5]
+    core.advance(SECOND)
+    assert core.read(partition) == [bytes([n]) * 1_000 for n in range(6)]
+
+
+def test_produce_gives_up_after_its_wait() -> None:
+    """A request that found no room within its wait is OVERLOADED, nothing of it is stored, and those behind it go on."""
+    core = Core(max_unsynced_bytes=4_000)
+    partition = core.create("orders", 1, {"durability": "received"}).partition(0)
+    core.send(partition, batch(bytes(3_000)))
+    core.begin_round()
+    large = partition.produce(batch(bytes(3_800)), max_wait_us=SECOND)
+    small = partition.produce(batch(b"small"), max_wait_us=2 * SECOND)
+    assert isinstance(large, Deferred)
+    assert isinstance(small, Deferred)
+    core.clock.advance(SECOND)
+    for action in core.timers.expired(core.time.monotonic_us()):
+        action()
+    assert isinstance(large.error, OverloadedError)
+    assert large.error.retriable
+    assert small.result().results[0].base_offset == 1
+    core.finish_round()
