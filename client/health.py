@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from ..protocol.messages import MetadataReply
+from ..protocol.topic_name import short_name
+
 
 class Pong(msgspec.Struct, frozen=True):
     """The answer to a ping."""
@@ -25,3 +28,15 @@ class Health(msgspec.Struct, frozen=True):
     topics: int
     partitions: int
     problems: list[str]
+
+
+def problems_of(reply: MetadataReply) -> list[str]:
+    """Return one line for each partition that is fenced or damaged."""
+    problems: list[str] = []
+    for topic in reply.topics:
+        for partition in topic.partitions:
+            where = f"{short_name(topic.name)}/{partition.index}"
+            if partition.fenced:
+                problems.append(f"{where}: a sync failed, it takes no writes until `topics reopen`")
+            problems += [f"{where}: offsets {start} to {end} are damaged" for start, end in partition.damaged]
+    return problems

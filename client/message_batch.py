@@ -90,7 +90,7 @@ class MessageBatch(Sequence[Message]):
         if self._rows is None:
             return HeaderRows(columns[self._start : self._stop])
         rows = HeaderRows(columns)
-        return [rows[at] for at in self._rows.tolist()]
+        return [rows[int(at)] for at in self._rows]
 
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
@@ -156,7 +156,7 @@ class MessageBatch(Sequence[Message]):
         if self._rows is None:
             return column if len(self) == len(column) else column[self._start : self._stop]
         entries = list(column)
-        return [entries[at] for at in self._rows.tolist()]
+        return [entries[int(at)] for at in self._rows]
 
     def _pick_array(self, column: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return column[self._start : self._stop] if self._rows is None else column[self._rows]

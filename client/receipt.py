@@ -45,7 +45,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 class ReceiptBatch(Sequence[Receipt]):
     """The receipts of a `produce_many`, as columns: one entry for each value, in the order they were given."""
 
-    __slots__ = ("append_times_us", "durability", "duplicates", "offsets", "partitions", "topic", "topic_count")
+    __slots__ = ("append_times_us", "duplicates", "durability", "offsets", "partitions", "topic", "topic_count")
 
     def __init__(
         self,

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
+from itertools import islice
+from operator import length_hint
 from types import TracebackType
 
-from ..core.times import Duration
+from ...protocol.errors import InvalidRequestError
+from ...protocol.topic_name import full_name
+from ..core.bounds import Moment, parse_bound
+from ..core.position import Position
+from ..core.times import Duration, seconds
 from ..message import Message
 from ..message_batch import MessageBatch
-
-Bound = str | int | datetime | timedelta
-""" "earliest", "latest", an offset, a time, or how far back from now."""
+from . import runtime
+from .reader import Reader
 
 
 class AsyncConsumer:
-    """Iterate it for messages, or `batches()` for columns; one task iterates, any may call `stop()`."""
+    """Iterate it for messages, or `batches()` for columns; one task iterates, any may call `stop()`.
+
+    It reads over a connection of its own, which comes back by itself when it is lost. All ways of reading share one
+    position: a message is handed out once, whichever way it is asked for.
+
+    Nothing is paid per message beyond making it: messages are handed out by a list's own iterator, and where the
+    position is comes from how many it has left.
+    """
+
+    def __init__(self, reader: Reader, namespace: str) -> None:
+        self._reader = reader
+        self._namespace = namespace
+        self._batch: MessageBatch | None = None
+        self._messages: list[Message] = []
+        self._items: Iterator[Message] = iter(self._messages)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._reader!r}>"
 
     async def __aenter__(self) -> AsyncConsumer:
         return self
@@ -25,49 +48,156 @@ class AsyncConsumer:
     ) -> None:
         await self.close()
 
+    # -- reading ---------------------------------------------------------------------------------------------------
+
     def __aiter__(self) -> AsyncIterator[Message]:
-        raise NotImplementedError
+        return runtime.flatten(self._next_items)
 
     def batches(self) -> AsyncIterator[MessageBatch]:
         """Iterate over batches until `stop()` or the end."""
-        raise NotImplementedError
+        return runtime.each(self._next_batch)
 
     def messages(self, limit: int | None = None, idle_timeout: Duration | None = None) -> AsyncIterator[Message]:
         """Iterate over at most `limit` messages, ending also when none came for `idle_timeout` seconds."""
-        raise NotImplementedError
+        idle = math.inf if idle_timeout is None else seconds("idle_timeout", idle_timeout)
+        if limit is None:
+            return runtime.flatten(_Limited(self, None, idle).next_items)
+        return runtime.flatten(_Limited(self, _count("limit", limit, 0), idle).next_items)
 
     async def receive(self, max_messages: int = 1, timeout: Duration | None = None) -> list[Message]:
-        """Return 1 to `max_messages` messages, or none when `timeout` passed, `stop()` was called or the end is reached."""
-        raise NotImplementedError
+        """Return 1 to `max_messages` messages, or none when `timeout` passed, `stop()` was called or the end is
+        reached."""
+        most = _count("max_messages", max_messages, 1)
+        until = math.inf if timeout is None else runtime.now() + seconds("timeout", timeout)
+        received: list[Message] = []
+        items = await self._items_until(until)
+        while items is not None:
+            received += islice(items, most - len(received))
+            if len(received) == most or not self._reader.positions.is_ready:
+                break
+            items = await self._items_until(until)
+        return received
+
+    # -- where it is -----------------------------------------------------------------------------------------------
 
     async def seek(self, topic: str, partition: int, *, offset: int) -> None:
         """Go on at an offset: the next message of that partition is the one sought."""
-        raise NotImplementedError
+        point = parse_bound(offset, "offset", 0)
+        if not isinstance(point, int):
+            raise TypeError(f"offset: expected a whole number, found {offset!r}; see also seek_to_time")
+        position = await self._position(topic, partition)
+        if self._is_in_hand(position):
+            self._drop_items()
+        position.seek(point)
+        self._reader.withdraw()
 
     async def seek_to_time(self, moment: datetime | timedelta) -> None:
         """Go on, in every partition, at the first message appended at or after a time."""
-        raise NotImplementedError
+        point = parse_bound(moment, "moment", runtime.wall_us())
+        if not isinstance(point, Moment):
+            raise TypeError(f"moment: expected a datetime or a timedelta, found {moment!r}")
+        await self._reader.seek_to_time(point)
+        self._drop_items()
 
     async def assignment(self) -> list[tuple[str, int]]:
         """Return the (topic, partition) pairs that are read."""
-        raise NotImplementedError
+        return [(place.topic.shown, place.partition) for place in await self._reader.open()]
 
     async def position(self, topic: str, partition: int) -> int:
         """Return the offset after the last message that was handed out."""
-        raise NotImplementedError
+        position = await self._position(topic, partition)
+        left = length_hint(self._items)
+        return self._messages[-left].offset if left and self._is_in_hand(position) else position.handed
 
-    def pause(self, topic: str | None = None, partition: int | None = None) -> None:
+    async def pause(self, topic: str | None = None, partition: int | None = None) -> None:
         """Hand out nothing of these partitions (all that match) until `resume`."""
-        raise NotImplementedError
+        for position in (await self._reader.open()).matching(self._full_name(topic), partition):
+            position.is_paused = True
 
-    def resume(self, topic: str | None = None, partition: int | None = None) -> None:
+    async def resume(self, topic: str | None = None, partition: int | None = None) -> None:
         """Undo `pause`."""
-        raise NotImplementedError
+        for position in (await self._reader.open()).matching(self._full_name(topic), partition):
+            position.is_paused = False
+        self._reader.withdraw()
+
+    # -- ending ----------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End the loop after the message in hand; from any thread or a signal handler, any number of times."""
-        raise NotImplementedError
+        self._reader.stop()
+        self._messages.clear()
 
     async def close(self) -> None:
         """Stop and close the connection."""
-        raise NotImplementedError
+        await self._reader.close()
+        self._drop_items()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _next_batch(self) -> MessageBatch | None:
+        batch, left = self._batch, length_hint(self._items)
+        if batch is not None and left:  # the rest of one that was begun message by message
+            self._drop_items()
+            return batch[len(batch) - left :]
+        return await self._reader.next_batch(math.inf)
+
+    async def _next_items(self) -> Iterator[Message] | None:
+        return await self._items_until(math.inf)
+
+    async def _items_until(self, until: float) -> Iterator[Message] | None:
+        if length_hint(self._items):
+            return self._items
+        batch = await self._reader.next_batch(until)
+        if batch is None:
+            return None
+        self._batch, self._messages = batch, batch.messages()
+        self._items = iter(self._messages)
+        return self._items
+
+    def _is_in_hand(self, position: Position) -> bool:
+        batch = self._batch
+        return batch is not None and (batch.topic, batch.topic_count, batch.partition) == (
+            position.topic.shown,
+            position.topic.count,
+            position.partition,
+        )
+
+    def _drop_items(self) -> None:
+        """Hand out nothing more of the batch in hand: a loop over its messages moves on to the next."""
+        self._messages.clear()
+        self._batch = None
+
+    async def _position(self, topic: str, partition: int) -> Position:
+        found = (await self._reader.open()).matching(self._full_name(topic), partition)
+        if not found:
+            raise InvalidRequestError(f"expected a partition that this consumer reads, found {topic}/{partition}")
+        return found[0]
+
+    def _full_name(self, topic: str | None) -> str | None:
+        return None if topic is None else full_name(topic, self._namespace)
+
+
+class _Limited:
+    """Hands out lists until a number of messages is reached or none came for a while."""
+
+    def __init__(self, consumer: AsyncConsumer, left: int | None, idle_s: float) -> None:
+        self._consumer = consumer
+        self._left = left
+        self._idle_s = idle_s
+
+    async def next_items(self) -> Iterator[Message] | None:
+        """Return the next list's iterator, or one that ends at the limit."""
+        if self._left == 0:
+            return None
+        items = await self._consumer._items_until(runtime.now() + self._idle_s)  # pyright: ignore[reportPrivateUsage]
+        if items is None or self._left is None:
+            return items
+        taken = min(self._left, length_hint(items))
+        self._left -= taken
+        return islice(items, taken)
+
+
+def _count(name: str, found: int, least: int) -> int:
+    if isinstance(found, bool) or not isinstance(found, int) or found < least:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError(f"{name}: expected a whole number of {least} or more, found {found!r}")
+    return found

@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import timedelta
+from typing import Protocol
 
+from ...protocol.errors import ConnectionLostError, TopicExistsError, UnknownTopicError
+from ...protocol.messages import (
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    Message,
+    Metadata,
+    MetadataReply,
+    ReopenTopic,
+    ReopenTopicReply,
+    TopicReply,
+)
+from ...protocol.topic_name import is_internal
+from ..core.deadline import Deadline
+from ..core.settings import SettingInput, to_settings
 from ..core.times import DEFAULT, Timeout
-from ..topic import Topic
+from ..topic import Topic, topic_from
+from .session import Session
 
-SettingInput = str | int | float | timedelta | None
+Partitions = list[int]
+TopicList = list[Topic]
+
+
+class Owner(Protocol):
+    """What the administration needs of its client."""
+
+    def open_session(self) -> Session:
+        """Return what the client is in this process and event loop."""
+        ...
+
+    def deadline(self, timeout: Timeout) -> Deadline:
+        """Return until when a call may take."""
+        ...
 
 
 class AsyncTopics:
     """`client.topics`. Settings are keywords: retention="7d" (or a timedelta, or seconds), retention_bytes="10GiB" (or
     bytes), segment_bytes, segment_age, max_message_bytes, durability="written"; None means no limit."""
+
+    def __init__(self, client: Owner) -> None:
+        self._client = client
 
     async def create(
         self,
@@ -24,16 +56,32 @@ class AsyncTopics:
         timeout: Timeout = DEFAULT,
         **settings: SettingInput,
     ) -> Topic:
-        """Create a topic; with `exist_ok` return an existing one as it is. Raises TopicExistsError, InvalidTopicError."""
-        raise NotImplementedError
+        """Create a topic; with `exist_ok` return an existing one as it is.
 
-    async def list(self, *, timeout: Timeout = DEFAULT) -> list[Topic]:
-        """Return all topics but the broker's own, by name."""
-        raise NotImplementedError
+        Raises TopicExistsError, InvalidTopicError.
+        """
+        session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        full_name = session.directory.full_name(name)
+        request = CreateTopic(full_name, partitions, to_settings(settings), exist_ok)
+        try:
+            reply = await session.link.call(request, deadline, repeats=False)
+        except ConnectionLostError:  # perhaps it was made: then the repeat finds it
+            request.exist_ok = True
+            reply = await session.link.call(request, deadline)
+        except TopicExistsError:
+            session.directory.forget(full_name)
+            raise
+        return _topic_of(session, reply.message)
 
     async def describe(self, name: str, *, timeout: Timeout = DEFAULT) -> Topic:
         """Return one topic. Raises UnknownTopicError that suggests the nearest name."""
-        raise NotImplementedError
+        session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        request = Metadata([session.directory.full_name(name)], details=True)
+        reply = (await session.link.call(request, deadline)).message
+        assert isinstance(reply, MetadataReply)
+        if reply.errors:
+            raise reply.errors[0].error.error()
+        return topic_from(reply.topics[0])
 
     async def set(
         self,
@@ -45,12 +93,50 @@ class AsyncTopics:
         **settings: SettingInput,
     ) -> Topic:
         """Change settings and raise the number of partitions; keys in `reset` follow the broker's default again."""
-        raise NotImplementedError
+        session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        keys = [reset] if isinstance(reset, str) else list(reset)
+        request = AlterTopic(session.directory.full_name(name), partitions, to_settings(settings), keys)
+        return _topic_of(session, (await session.link.call(request, deadline)).message)
 
-    async def reopen(self, name: str, *, timeout: Timeout = DEFAULT) -> list[int]:
+    async def reopen(self, name: str, *, timeout: Timeout = DEFAULT) -> Partitions:
         """Let fenced partitions take writes again, once their disk is repaired; return which they were."""
-        raise NotImplementedError
+        session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        reply = (await session.link.call(ReopenTopic(session.directory.full_name(name)), deadline)).message
+        assert isinstance(reply, ReopenTopicReply)
+        return reply.partitions
 
     async def delete(self, name: str, *, missing_ok: bool = False, timeout: Timeout = DEFAULT) -> None:
         """Delete a topic with all its records, finally. Raises UnknownTopicError unless `missing_ok`."""
-        raise NotImplementedError
+        session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        full_name = session.directory.full_name(name)
+        request = DeleteTopic(full_name)
+        try:
+            await session.link.call(request, deadline, repeats=False)
+        except ConnectionLostError:  # perhaps it is gone: then the repeat does not find it
+            missing_ok = True
+            await self._delete_again(session, request, deadline)
+        except UnknownTopicError:
+            if not missing_ok:
+                raise
+        session.directory.forget(full_name)
+
+    async def list(self, *, timeout: Timeout = DEFAULT) -> TopicList:
+        """Return all topics but the broker's own, by name."""
+        session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        reply = (await session.link.call(Metadata(details=True), deadline)).message
+        assert isinstance(reply, MetadataReply)
+        return sorted(
+            [topic_from(info) for info in reply.topics if not is_internal(info.name)], key=lambda topic: topic.name
+        )
+
+    async def _delete_again(self, session: Session, request: DeleteTopic, deadline: Deadline) -> None:
+        try:
+            await session.link.call(request, deadline)
+        except UnknownTopicError:
+            pass
+
+
+def _topic_of(session: Session, reply: Message | None) -> Topic:
+    assert isinstance(reply, TopicReply)
+    session.directory.forget(reply.topic.name)
+    return topic_from(reply.topic)

@@ -1,1 +1,169 @@
-"""A partitioned log broker that keeps time."""
+"""A partitioned log broker that keeps time.
+
+    from tidelog import Client
+
+    with Client() as client:
+        client.produce("orders", "{...}", key="o-1")
+        for message in client.consumer("orders"):
+            ...
+
+Everything here is loaded when it is first asked for: `import tidelog` by itself loads next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .client.aio.client import AsyncClient
+    from .client.aio.consumer import AsyncConsumer
+    from .client.aio.replay import AsyncReplay
+    from .client.blocking.client import Client
+    from .client.blocking.consumer import Consumer
+    from .client.blocking.replay import Replay
+    from .client.errors import (
+        BatchTooLargeError,
+        BrokerClosingError,
+        CannotConnectError,
+        ClientError,
+        ClosedError,
+        ConcurrentUseError,
+        ConnectionLostError,
+        CorruptError,
+        DiskFullError,
+        ForkedError,
+        InternalError,
+        InvalidBatchError,
+        InvalidRequestError,
+        InvalidTopicError,
+        LogFencedError,
+        MessageTooLargeError,
+        NotATidelogBrokerError,
+        NotFoundError,
+        OffsetOutOfRangeError,
+        OutcomeUnknownError,
+        OverloadedError,
+        ProducerFencedError,
+        ProtocolError,
+        RangeNotAvailableError,
+        SequenceGapError,
+        SequenceReusedError,
+        StorageError,
+        TidelogError,
+        TimedOutError,
+        TooManyConnectionsError,
+        TopicExistsError,
+        TopicLimitError,
+        TruncatedError,
+        UnknownPartitionError,
+        UnknownProducerError,
+        UnknownTopicError,
+        UnknownTopicIdError,
+        UnsupportedError,
+        WrongLoopError,
+    )
+    from .client.headers import Headers
+    from .client.health import Health, Pong
+    from .client.message import Message
+    from .client.message_batch import MessageBatch
+    from .client.priority import Priority
+    from .client.receipt import Receipt, ReceiptBatch
+    from .client.topic import Topic, TopicPartition
+
+    __version__: str
+
+__all__ = [
+    "AsyncClient",
+    "AsyncConsumer",
+    "AsyncReplay",
+    "BatchTooLargeError",
+    "BrokerClosingError",
+    "CannotConnectError",
+    "Client",
+    "ClientError",
+    "ClosedError",
+    "ConcurrentUseError",
+    "ConnectionLostError",
+    "Consumer",
+    "CorruptError",
+    "DiskFullError",
+    "ForkedError",
+    "Headers",
+    "Health",
+    "InternalError",
+    "InvalidBatchError",
+    "InvalidRequestError",
+    "InvalidTopicError",
+    "LogFencedError",
+    "Message",
+    "MessageBatch",
+    "MessageTooLargeError",
+    "NotATidelogBrokerError",
+    "NotFoundError",
+    "OffsetOutOfRangeError",
+    "OutcomeUnknownError",
+    "OverloadedError",
+    "Pong",
+    "Priority",
+    "ProducerFencedError",
+    "ProtocolError",
+    "RangeNotAvailableError",
+    "Receipt",
+    "ReceiptBatch",
+    "Replay",
+    "SequenceGapError",
+    "SequenceReusedError",
+    "StorageError",
+    "TidelogError",
+    "TimedOutError",
+    "TooManyConnectionsError",
+    "Topic",
+    "TopicExistsError",
+    "TopicLimitError",
+    "TopicPartition",
+    "TruncatedError",
+    "UnknownPartitionError",
+    "UnknownProducerError",
+    "UnknownTopicError",
+    "UnknownTopicIdError",
+    "UnsupportedError",
+    "WrongLoopError",
+    "__version__",
+]
+
+_HOMES = {
+    "AsyncClient": "client.aio.client",
+    "AsyncConsumer": "client.aio.consumer",
+    "AsyncReplay": "client.aio.replay",
+    "Client": "client.blocking.client",
+    "Consumer": "client.blocking.consumer",
+    "Headers": "client.headers",
+    "Health": "client.health",
+    "Message": "client.message",
+    "MessageBatch": "client.message_batch",
+    "Pong": "client.health",
+    "Priority": "client.priority",
+    "Receipt": "client.receipt",
+    "ReceiptBatch": "client.receipt",
+    "Replay": "client.blocking.replay",
+    "Topic": "client.topic",
+    "TopicPartition": "client.topic",
+}
+"""Where each name is defined; those that are not here are errors."""
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first asked for."""
+    if name == "__version__":
+        found: object = import_module("importlib.metadata").version("tidelog")
+    elif name in __all__:
+        found = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'client.errors')}"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

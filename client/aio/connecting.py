@@ -1,0 +1,88 @@
+"""Open a connection: resolve, connect, greet; every failure is one line that says what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from ...protocol.errors import TidelogError
+from ...protocol.limits import KIB, MAX_UNAUTHENTICATED_BYTES
+from ...protocol.messages import BrokerLimits, Hello, HelloReply
+from ..core.deadline import Deadline
+from ..core.greeting import cannot_reach
+from ..core.url import Server
+from . import runtime
+from .connection import Connection
+
+KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
+"""A peer that vanished without a word is noticed after two minutes of silence, also by a consumer that just waits."""
+
+SMALLEST_FRAME_LIMIT = 64 * KIB
+LARGEST_FRAME_LIMIT = 1024 * 1024 * KIB
+"""What a broker may say about its frames is believed within these."""
+
+
+async def connect(
+    server: Server, lock: runtime.Lock, deadline: Deadline, client_name: str, client_version: str
+) -> tuple[Connection, HelloReply]:
+    """Return a connection that was greeted, and how. Raises CannotConnectError, NotATidelogBrokerError, or what the
+    broker refuses the greeting with."""
+    connection = Connection(await _open(server, deadline), str(server), lock, MAX_UNAUTHENTICATED_BYTES)
+    try:
+        reply = await connection.call(Hello(client_name, client_version), deadline.at)
+        if reply is None:
+            raise connection.greeting_error()
+        if reply.error is not None:
+            raise reply.error
+    except BaseException as error:
+        connection.fail(error if isinstance(error, TidelogError) else cannot_reach(str(server), "given up"))
+        raise
+    greeting = reply.message
+    assert isinstance(greeting, HelloReply)
+    connection.greeted(_believable(greeting.limits))
+    return connection, greeting
+
+
+async def _open(server: Server, deadline: Deadline) -> socket.socket:
+    try:
+        addresses = await runtime.resolve(server.host, server.port)
+    except OSError as error:
+        raise cannot_reach(str(server), (error.strerror or str(error)).lower()) from None
+    problem = "no address"
+    for family, address in addresses:
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            code = await _connect(sock, address, deadline)
+            if not code:
+                _set_options(sock)
+                return sock
+        except BaseException:
+            sock.close()
+            raise
+        sock.close()
+        problem = os.strerror(code).lower() if code != errno.ETIMEDOUT else "no answer"
+    raise cannot_reach(str(server), problem)
+
+
+async def _connect(sock: socket.socket, address: tuple[str | int, ...], deadline: Deadline) -> int:
+    """Return 0, or why it failed as an errno."""
+    code = sock.connect_ex(address)
+    if code not in (errno.EINPROGRESS, errno.EINTR, errno.EAGAIN):
+        return code
+    poller = runtime.Poller(sock)
+    if not await poller.wait(write=True, until=deadline.at):
+        return errno.ETIMEDOUT
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+
+
+def _set_options(sock: socket.socket) -> None:
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE:
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _believable(limits: BrokerLimits) -> BrokerLimits:
+    limits.max_frame_bytes = min(max(limits.max_frame_bytes, SMALLEST_FRAME_LIMIT), LARGEST_FRAME_LIMIT)
+    return limits

@@ -1,0 +1,290 @@
+"""One connection: requests go out, replies come in, and whoever waits does the work for all.
+
+There is no reader task or thread. A request's frame enters the outgoing buffer, and as much of it the socket as goes,
+before the first await: cancelling a caller never cuts a frame. Of those who wait for a reply one has the reading
+role: it waits for the socket, reads, finds out whose replies they are and wakes the others, who sit on a bell of
+their own. When it has what it waits for, or leaves for any other reason, it hands the role on:
+
+    send --> wait: role free? --yes--> reader: flush, read, dispatch; until my reply is in --> hand on, return
+                       |                                                                         |
+                       no ---> sit until my reply is in (return), or the role is handed to me <--'
+
+While the reader waits for the socket to take more it also reads, so a broker that stops reading until its replies are
+taken never blocks both sides. When anything goes wrong with the bytes the connection is broken for good; every waiter
+is told, and `link` makes a new one.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+
+from ...protocol.connection import ClientConnection, Reply, State
+from ...protocol.errors import (
+    BrokerClosingError,
+    ConnectionLostError,
+    IdleTimeoutError,
+    TidelogError,
+)
+from ...protocol.messages import BrokerLimits, Message
+from ..core.greeting import cut_short
+from ..core.waiter import Waiter
+from . import runtime
+
+MAX_BUFFERS_PER_SEND = 64
+"""Pieces handed to one sendmsg; the kernel takes 1024."""
+
+
+class Call(Waiter):
+    """A request that waits for its reply; `on_reply` is called by whoever reads it, and must not block."""
+
+    __slots__ = ("correlation_id", "on_reply", "reply")
+
+    def __init__(self, correlation_id: int, on_reply: Callable[[Reply], None] | None = None) -> None:
+        super().__init__()
+        self.correlation_id = correlation_id
+        self.reply: Reply | None = None
+        self.on_reply = on_reply
+
+
+class Connection:
+    """An open socket to one broker."""
+
+    def __init__(self, sock: socket.socket, address: str, lock: runtime.Lock, max_frame_bytes: int) -> None:
+        self.address = address
+        self.lock = lock
+        self.error: TidelogError | None = None
+        self.limits: BrokerLimits | None = None
+        self.home = runtime.home()
+        self.replies = 0
+        """Received so far, that to Hello included."""
+        self._socket = sock
+        self._poller = runtime.Poller(sock)
+        self._protocol = ClientConnection(address, max_frame_bytes)
+        self._outgoing: deque[memoryview] = deque()
+        self._calls: dict[int, Call] = {}
+        self._reader: Waiter | None = None
+        self._sitting: dict[Waiter, None] = {}
+        self._waits_since = 0.0
+
+    def __repr__(self) -> str:
+        state = "open" if self.error is None else f"closed: {self.error}"
+        return f"<Connection to {self.address}, {len(self._calls)} in flight, {state}>"
+
+    def greeted(self, limits: BrokerLimits) -> None:
+        """The broker accepted the Hello: frames may be as large as it says from here on."""
+        self.limits = limits
+        self._protocol.buffer.max_frame_bytes = limits.max_frame_bytes
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether somebody waits for it."""
+        return self._reader is not None or bool(self._sitting)
+
+    def silent_for(self, now: float) -> float:
+        """Return for how many seconds something is waited for while nothing came."""
+        return now - self._waits_since if self._calls else 0.0
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def send(
+        self, message: Message, bulk: bytearray | None = None, on_reply: Callable[[Reply], None] | None = None
+    ) -> Call:
+        """Send a request without waiting: it is in the outgoing buffer when this returns. Raises what broke the
+        connection."""
+        with self.lock:
+            if self.error is not None:
+                raise copy_of(self.error)
+            correlation_id, head = self._protocol.request(message, 0 if bulk is None else len(bulk))
+            call = Call(correlation_id, on_reply)
+            if not self._calls:
+                self._waits_since = runtime.now()
+            self._calls[correlation_id] = call
+            self._outgoing.append(memoryview(head))
+            if bulk is not None:
+                self._outgoing.append(memoryview(bulk))
+            self._flush()
+            if self._outgoing and self._reader is not None:
+                self._poller.wake()  # so that it waits for room as well
+        return call
+
+    def _flush(self) -> None:
+        """Give the socket what it takes."""
+        try:
+            while self._outgoing:
+                pieces = [self._outgoing[at] for at in range(min(len(self._outgoing), MAX_BUFFERS_PER_SEND))]
+                self._sent(self._socket.sendmsg(pieces))
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self._lost(error.strerror or str(error))
+        except BaseException:  # Ctrl-C between the socket and the buffer: nobody knows how much went out
+            self._lost("a send was interrupted")
+            raise
+
+    def _sent(self, count: int) -> None:
+        while count:
+            first = self._outgoing[0]
+            if count < len(first):
+                self._outgoing[0] = first[count:]
+                return
+            count -= len(first)
+            self._outgoing.popleft()
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    async def wait(self, waiter: Waiter, until: float) -> bool:
+        """Return True once `waiter` is done, False at `until`; reading for all others meanwhile, if need be.
+
+        Raises what broke the connection.
+        """
+        try:
+            while not waiter.done:
+                if self.error is not None:
+                    raise copy_of(self.error)
+                bell = self._take_role_or_sit(waiter)
+                if bell is not None:
+                    if not await bell.wait(until):
+                        return waiter.done
+                elif not await self._read(waiter, until):
+                    return waiter.done
+        finally:
+            self._leave(waiter)
+        return True
+
+    async def call(self, message: Message, until: float) -> Reply | None:
+        """Send a request and return the reply, or None if it did not come before `until`."""
+        call = self.send(message)
+        await self.wait(call, until)
+        return call.reply
+
+    def wake(self) -> None:
+        """Let the reader look again whether its waiter is done; from any thread or a signal handler."""
+        self._poller.wake_from_anywhere()
+
+    def _take_role_or_sit(self, waiter: Waiter) -> runtime.Bell | None:
+        with self.lock:
+            if self._reader is None or self._reader is waiter:
+                self._reader = waiter
+                return None
+            bell = runtime.Bell()
+            waiter.bell = bell
+            self._sitting[waiter] = None
+            if waiter.done or self.error is not None:
+                bell.set()
+            return bell
+
+    def _leave(self, waiter: Waiter) -> None:
+        """Give up the role or the seat; whoever sits longest reads from here on."""
+        with self.lock:
+            self._sitting.pop(waiter, None)
+            if self._reader is waiter:
+                self._reader = None
+            if self._reader is not None:
+                return
+            if self.error is not None:
+                self._socket.close()
+            for next_reader in self._sitting:
+                if next_reader.bell is not None:
+                    next_reader.bell.set()
+                break
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    async def _read(self, waiter: Waiter, until: float) -> bool:
+        """Read until `waiter` is done or the connection broke; return False at `until`."""
+        if runtime.TRIES_FIRST and self._receive() and waiter.done:
+            await runtime.checkpoint()
+        while not waiter.done and self.error is None:
+            if not await self._poller.wait(write=bool(self._outgoing), until=until):
+                return False
+            if self._outgoing:
+                with self.lock:
+                    self._flush()
+            self._receive()
+        return True
+
+    def _receive(self) -> bool:
+        """Take what the socket has, and hand complete replies to whom they belong; return whether there was any."""
+        try:
+            with self._protocol.buffer.writable() as room:
+                count = self._socket.recv_into(room)
+            with self.lock:
+                if self.error is not None:  # broken by another thread meanwhile, and what was sent goes out again
+                    return True
+                if not count:
+                    self._ended()
+                    return True
+                self._protocol.buffer.received(count)
+                while (reply := self._protocol.next_reply()) is not None:
+                    self._dispatch(reply)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as error:
+            self._lost(error.strerror or str(error))
+        except (BrokerClosingError, IdleTimeoutError) as error:
+            self._lost(f"the broker said: {error}")
+        except TidelogError as error:
+            self.fail(error)
+        except BaseException:  # Ctrl-C in the middle of a frame
+            self._lost("a read was interrupted")
+            raise
+        return True
+
+    def _dispatch(self, reply: Reply) -> None:
+        self.replies += 1
+        self._waits_since = runtime.now()
+        call = self._calls.pop(reply.correlation_id, None)
+        if call is None:  # a reply before this one led to a send that broke the connection
+            return
+        call.reply = reply
+        if call.on_reply is not None:
+            call.on_reply(reply)
+        call.finish()
+
+    def _ended(self) -> None:
+        if self._protocol.state is State.AWAIT_HELLO:
+            head = self._protocol.buffer.head(MAX_SHOWN_BYTES)
+            self.fail(cut_short(self.address, head, "the connection was closed"))
+        else:
+            self._lost("the connection was closed")
+
+    def greeting_error(self) -> TidelogError:
+        """Return the error for a peer that has not greeted in time, by what it said instead."""
+        return cut_short(self.address, self._protocol.buffer.head(MAX_SHOWN_BYTES), "no answer")
+
+    # -- ending ----------------------------------------------------------------------------------------------------
+
+    def fail(self, error: TidelogError) -> None:
+        """Break the connection: every waiter gets `error`."""
+        with self.lock:
+            if self.error is not None:
+                return
+            self.error = error
+            self._outgoing.clear()
+            self._calls.clear()
+            for waiter in self._sitting:
+                if waiter.bell is not None:
+                    waiter.bell.set()
+            if self._reader is None:
+                self._socket.close()
+            else:
+                self._poller.wake()  # the reader closes it: until then its number must stay taken
+
+    def abandon(self) -> None:
+        """In a child after a fork: give back the child's descriptor; the connection is the parent's and stays up."""
+        self.error = ConnectionLostError(f"the connection to {self.address} is another process's")
+        self._socket.close()
+
+    def _lost(self, reason: str) -> None:
+        self.fail(ConnectionLostError(f"lost {self.address} ({reason.lower()})"))
+
+
+def copy_of(error: TidelogError) -> TidelogError:
+    """Return an error like this one to raise: each caller needs a traceback of its own."""
+    return type(error)(error.message, **error.details)
+
+
+MAX_SHOWN_BYTES = 40
+"""How much of what a stranger says is shown."""

@@ -1,0 +1,207 @@
+"""A connection that comes back: requests and readers use it as if the broker were always there.
+
+The first attempt fails at once, so that a wrong address is noticed. After it has once been connected, a lost
+connection is made again by whoever needs it next, with growing pauses, until that caller's deadline; the others wait
+for the same attempt. Each change of state is one line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ...protocol.errors import (
+    BrokerClosingError,
+    CannotConnectError,
+    ClosedError,
+    ConnectionLostError,
+    TidelogError,
+    TooManyConnectionsError,
+)
+from ...protocol.messages import HelloReply, Message
+from ..core.backoff import Backoff
+from ..core.deadline import Deadline
+from ..core.url import Server
+from . import runtime
+from .connecting import connect
+from .connection import Connection, Reply, copy_of
+
+CONNECT_TIMEOUT_S = 10.0
+"""For one attempt, greeting included; what a broker gives a connection to say Hello too."""
+
+HUNG_S = 10.0
+"""A call that timed out after this much silence takes the connection with it: the next call tries a new one."""
+
+log = logging.getLogger("tidelog")
+log.addHandler(logging.NullHandler())
+
+
+def _nothing() -> None:
+    pass
+
+
+class Link:
+    """One connection to whichever server answers, made when it is needed."""
+
+    def __init__(
+        self,
+        servers: tuple[Server, ...],
+        client_name: str,
+        client_version: str,
+        lock: runtime.Lock,
+        on_lost: Callable[[], None] = _nothing,
+    ) -> None:
+        self.greeting: HelloReply | None = None
+        self._servers = servers
+        self._names = (client_name, client_version)
+        self._lock = lock
+        self._on_lost = on_lost
+        self._current: Connection | None = None
+        self._last_address = str(servers[0])
+        self._has_connected = False
+        self._closed: TidelogError | None = None
+        self._mutex = runtime.Mutex()
+        self._ended = runtime.Bell()
+        self._backoff = Backoff()
+        self._lost_at = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Link to {self.address}, {self._current!r}>"
+
+    @property
+    def address(self) -> str:
+        """Where it is connected, or was last, or will try first."""
+        return self._last_address
+
+    @property
+    def has_connected(self) -> bool:
+        """Whether a broker ever answered."""
+        return self._has_connected
+
+    @property
+    def current(self) -> Connection | None:
+        """The connection there is; it may be broken."""
+        return self._current
+
+    async def connection(self, deadline: Deadline) -> Connection:
+        """Return a working connection. Raises CannotConnectError and its like, ClosedError."""
+        current = self._current
+        if current is not None and current.error is None:
+            return current
+        if not await self._mutex.acquire(deadline.at):
+            raise deadline.timed_out(f"no connection to {self.address}")
+        try:
+            current = self._current
+            if current is not None and current.error is None:
+                return current
+            return await self._connect(deadline)
+        finally:
+            self._mutex.release()
+
+    async def call(self, message: Message, deadline: Deadline, *, repeats: bool = True) -> Reply:
+        """Return the reply to a request, which is sent again over a new connection when one is lost.
+
+        Without `repeats` ConnectionLostError is raised once the request may have been acted on. Raises the error that
+        the broker answers with, TimedOutError, CannotConnectError, ClosedError.
+        """
+        while True:
+            connection = await self.connection(deadline)
+            try:
+                reply = await connection.call(message, deadline.at)
+            except ConnectionLostError:
+                if self._closed is not None:
+                    raise copy_of(self._closed) from None
+                if not repeats:
+                    raise
+                continue
+            if reply is None:
+                self.give_up_if_hung(connection)
+                raise deadline.timed_out(f"no answer from {self.address}")
+            if isinstance(reply.error, BrokerClosingError):
+                connection.fail(ConnectionLostError(f"lost {self.address} (the broker is shutting down)"))
+            elif reply.error is not None:
+                raise reply.error
+            else:
+                return reply
+
+    def give_up_if_hung(self, connection: Connection) -> None:
+        """After a timeout: break a connection over which nothing came for long, so that the next call makes another."""
+        if connection.silent_for(runtime.now()) >= HUNG_S:
+            connection.fail(ConnectionLostError(f"lost {self.address} (no answer for {HUNG_S:g} s)"))
+
+    def close(self, error: TidelogError) -> None:
+        """Close for good: all who wait get `error`."""
+        self.stop(error)
+        if self._current is not None:
+            self._current.fail(error)
+
+    def stop(self, error: TidelogError) -> None:
+        """Connect no more: whoever tries gets `error`. Takes no lock, so that a signal handler may call it."""
+        self._closed = error
+        self._ended.set()
+
+    async def _connect(self, deadline: Deadline) -> Connection:
+        broken, self._current = self._current, None
+        pause_until = 0.0
+        if broken is not None:
+            pause_until = self._take_leave(broken)
+        while True:
+            await self._pause(pause_until, deadline)
+            try:
+                return await self._try_servers(deadline)
+            except (CannotConnectError, ConnectionLostError, TooManyConnectionsError) as error:
+                if not self._has_connected:
+                    raise
+                pause_until = runtime.now() + self._backoff.pause(runtime.chance())
+                if pause_until >= deadline.at:
+                    await self._pause(deadline.at, deadline)
+                    raise CannotConnectError(f"{error} (tried for {deadline.seconds:g} s)", **error.details) from None
+
+    def _take_leave(self, broken: Connection) -> float:
+        """Say that a connection is lost; return until when to wait before the next."""
+        if self._closed is None:
+            log.warning("%s; reconnecting", broken.error)
+        self._on_lost()
+        self._lost_at = runtime.now()
+        if broken.replies > 1:
+            self._backoff.reset()
+            return 0.0
+        return self._lost_at + self._backoff.pause(runtime.chance())  # it was good for nothing but its greeting
+
+    async def _pause(self, until: float, deadline: Deadline) -> None:
+        if until:
+            await self._ended.wait(min(until, deadline.at))
+        if self._closed is not None:
+            raise copy_of(self._closed)
+
+    async def _try_servers(self, deadline: Deadline) -> Connection:
+        problem: TidelogError | None = None
+        for server in self._servers:
+            until = Deadline(min(deadline.at, runtime.now() + CONNECT_TIMEOUT_S), CONNECT_TIMEOUT_S)
+            try:
+                connection, self.greeting = await connect(server, self._lock, until, *self._names)
+            except (CannotConnectError, ConnectionLostError, TooManyConnectionsError) as error:
+                problem = error if problem is None else _both(problem, error)
+                continue
+            self._connected(connection)
+            return connection
+        assert problem is not None
+        raise problem
+
+    def _connected(self, connection: Connection) -> None:
+        if self._closed is not None:
+            connection.fail(self._closed)
+            raise copy_of(self._closed)
+        if self._has_connected:
+            away = runtime.now() - self._lost_at
+            log.warning("connected to %s again after %.1f s", connection.address, away)
+        self._has_connected = True
+        self._last_address = connection.address
+        self._current = connection
+
+
+def _both(first: TidelogError, second: TidelogError) -> CannotConnectError:
+    return CannotConnectError(f"{first}; {second}")
+
+
+CLOSED = ClosedError("the client is closed")

@@ -1,0 +1,251 @@
+"""What waits, under asyncio and trio: the only module of `aio` that `blocking` has written by hand for itself.
+
+Nothing here reads or writes a socket; everything here may be cancelled at any await and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import nullcontext
+from typing import NamedTuple, TypeVar, cast
+
+import anyio
+from anyio.lowlevel import EventLoopToken, current_token
+
+from ...protocol.errors import ForkedError, WrongLoopError
+from ..process import generation
+
+Item = TypeVar("Item")
+
+TRIES_FIRST = True
+"""Whether to read before waiting: a pass through the event loop costs more than a read that finds nothing."""
+
+
+def now() -> float:
+    """Return the monotonic clock in seconds."""
+    return time.monotonic()
+
+
+def wall_us() -> int:
+    """Return the wall clock in microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+def chance() -> float:
+    """Return a random number from 0 to 1."""
+    return random.random()
+
+
+class Home(NamedTuple):
+    """The process and the event loop that a connection belongs to."""
+
+    generation: int
+    token: EventLoopToken
+
+
+def home() -> Home:
+    """Return where the caller runs."""
+    return Home(generation(), current_token())
+
+
+def is_forked(made: Home) -> bool:
+    """Return whether the caller runs in another process than what was made there."""
+    return made.generation != generation()
+
+
+def may_leave(made: Home, is_in_use: bool) -> None:
+    """Raise WrongLoopError if calls wait in the event loop that a client would leave for the caller's."""
+    if is_in_use and made.generation == generation():
+        raise WrongLoopError("this client has calls waiting in another event loop; use a client for each loop")
+
+
+def check_home(made: Home, what: str) -> None:
+    """Raise ForkedError or WrongLoopError unless the caller runs where `what` was first used."""
+    if made.generation != generation():
+        raise ForkedError(f"this {what} was opened before a fork; make a new one in the child")
+    if made.token != current_token():
+        raise WrongLoopError(f"this {what} is used in another event loop than the one it was opened in")
+
+
+class Lock(nullcontext[None]):
+    """Holds off other threads where there are any; the tasks of one loop need none between two awaits."""
+
+
+def _scope(until: float) -> anyio.CancelScope:
+    return anyio.move_on_after(None if until == math.inf else max(0.0, until - now()))
+
+
+class Bell:
+    """Wakes one waiting task; rung once, it stays rung."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        """Ring."""
+        self._event.set()
+
+    async def wait(self, until: float) -> bool:
+        """Return whether it rang before that moment of the monotonic clock."""
+        with _scope(until):
+            await self._event.wait()
+        return self._event.is_set()
+
+
+class Mutex:
+    """Lets one task at a time do something that takes long."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = anyio.Lock()
+
+    async def acquire(self, until: float) -> bool:
+        """Return whether it was acquired before that moment."""
+        with _scope(until):
+            await self._lock.acquire()
+            return True
+        return False
+
+    def release(self) -> None:
+        """Let the next one go on."""
+        self._lock.release()
+
+
+class Poller:
+    """Waits for one socket."""
+
+    __slots__ = ("_home", "_is_woken", "_scope", "_socket")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._scope: anyio.CancelScope | None = None
+        self._is_woken = False
+        self._home = home()
+
+    async def wait(self, *, write: bool, until: float) -> bool:
+        """Return True once the socket is readable, or writable if asked, or `wake` was called; False at `until`."""
+        is_woken = False
+        with _scope(until) as scope:
+            self._scope = scope
+            try:
+                if self._is_woken:
+                    await anyio.lowlevel.checkpoint()
+                elif write:
+                    await _readable_or_writable(self._socket)
+                else:
+                    await anyio.wait_readable(self._socket)
+                return True
+            finally:
+                self._scope = None
+                is_woken, self._is_woken = self._is_woken, False
+        return is_woken
+
+    def wake(self) -> None:
+        """End the wait in progress, or else the next one."""
+        self._is_woken = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def wake_from_anywhere(self) -> None:
+        """Do the same from another thread or a signal handler."""
+        call_soon(self._home, self.wake)
+
+
+async def _readable_or_writable(sock: socket.socket) -> None:
+    async with anyio.create_task_group() as group:
+
+        async def readable() -> None:
+            await anyio.wait_readable(sock)
+            group.cancel_scope.cancel()
+
+        group.start_soon(readable)
+        await anyio.wait_writable(sock)
+        group.cancel_scope.cancel()
+
+
+def call_soon(where: Home, action: Callable[[], None]) -> None:
+    """Have the event loop call `action`, from any thread or a signal handler; nothing happens if the loop has ended."""
+    native = where.token.native_token
+    schedule = getattr(native, "call_soon_threadsafe", None) or getattr(native, "run_sync_soon", None)
+    try:
+        cast("Callable[[Callable[[], None]], object]", schedule)(action)
+    except RuntimeError:  # the loop is closed, so nobody waits there
+        pass
+
+
+async def resolve(host: str, port: int) -> list[tuple[int, tuple[str | int, ...]]]:
+    """Return (family, address) of a host, those to try first in front. Raises OSError."""
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(family, tuple(address)) for family, _, _, _, address in found]
+
+
+async def checkpoint() -> None:
+    """Let other tasks run, and notice a cancellation."""
+    await anyio.lowlevel.checkpoint()
+
+
+class Turn:
+    """Tells when a second task enters what only one may be in."""
+
+    __slots__ = ("_is_taken",)
+
+    def __init__(self) -> None:
+        self._is_taken = False
+
+    def take(self) -> bool:
+        """Return whether it was free and is the caller's now."""
+        was_taken, self._is_taken = self._is_taken, True
+        return not was_taken
+
+    def give_back(self) -> None:
+        """Let another one in."""
+        self._is_taken = False
+
+
+def each(next_item: Callable[[], Awaitable[Item | None]]) -> AsyncIterator[Item]:
+    """Iterate over what a function returns until it returns None."""
+    return _Each(next_item)
+
+
+def flatten(next_items: Callable[[], Awaitable[Iterator[Item] | None]]) -> AsyncIterator[Item]:
+    """Iterate over the items of the lists that a function returns, until it returns None."""
+    return _Flatten(next_items)
+
+
+class _Each(AsyncIterator[Item]):
+    """Not an async generator: one of those that is left early wants to be closed, which a `for` loop does not do."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self, next_item: Callable[[], Awaitable[Item | None]]) -> None:
+        self._next = next_item
+
+    async def __anext__(self) -> Item:
+        item = await self._next()
+        if item is None:
+            raise StopAsyncIteration
+        return item
+
+
+class _Flatten(AsyncIterator[Item]):
+    __slots__ = ("_items", "_next")
+
+    def __init__(self, next_items: Callable[[], Awaitable[Iterator[Item] | None]]) -> None:
+        self._next = next_items
+        self._items: Iterator[Item] = iter(())
+
+    async def __anext__(self) -> Item:
+        while True:
+            for item in self._items:
+                return item
+            items = await self._next()
+            if items is None:
+                raise StopAsyncIteration
+            self._items = items

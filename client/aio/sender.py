@@ -1,0 +1,252 @@
+"""Produce: put batches into the outbox, and wait until the broker has answered for them.
+
+Any caller that waits moves everybody's batches along: it connects again when the connection is lost, sends what the
+outbox has to send, and reads the answers of all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+
+import numpy as np
+
+from ...protocol.connection import Reply
+from ...protocol.errors import (
+    ConnectionLostError,
+    OutcomeUnknownError,
+    TidelogError,
+    UnknownTopicIdError,
+)
+from ...protocol.limits import MAX_PRODUCES_IN_FLIGHT
+from ...protocol.messages import InitProducerReply, ProduceReply
+from ..core.columns import Chunk, Columns
+from ..core.deadline import Deadline
+from ..core.directory import TopicEntry
+from ..core.outbox import Send
+from ..core.parcel import Delivery, Group, parcel_of
+from ..core.partitioner import partition_of
+from ..core.record import Record, check_partition, check_size
+from ..receipt import Receipt, ReceiptBatch, durability_word
+from . import runtime
+from .connection import Connection
+from .session import Session
+
+MAX_REROUTES = 3
+"""How often a call looks its topic up anew because the id it had is gone; more often it is not a stale cache."""
+
+
+class Sender:
+    """The produce calls of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._outbox = session.outbox
+        self._link = session.link
+        self._lock = session.lock
+
+    async def one(self, name: str, record: Record, durability: int, deadline: Deadline) -> Receipt:
+        """Store one message."""
+        for attempt in range(MAX_REROUTES):
+            topic = await self._session.topic(name, deadline, auto_create=True)
+            check_size(record.size, self._session.max_message_bytes(topic))
+            delivery = self._join(topic, record, durability, deadline)
+            try:
+                await self._deliver(delivery, deadline)
+            except UnknownTopicIdError:
+                self._session.forget(topic)
+                if attempt == MAX_REROUTES - 1:
+                    raise
+                continue
+            return _receipt(topic, delivery)
+        raise AssertionError("the loop returns or raises")
+
+    async def many(self, name: str, columns: Columns, durability: int, deadline: Deadline) -> ReceiptBatch:
+        """Store many messages."""
+        for attempt in range(MAX_REROUTES):
+            topic = await self._session.topic(name, deadline, auto_create=True)
+            batch = _Many(topic, len(columns))
+            try:
+                await self._send_all(columns, batch, durability, deadline)
+            except UnknownTopicIdError:
+                self._session.forget(topic)
+                if attempt == MAX_REROUTES - 1 or batch.acknowledged:
+                    raise
+                continue
+            return batch.receipts(durability)
+        raise AssertionError("the loop returns or raises")
+
+    def _join(self, topic: TopicEntry, record: Record, durability: int, deadline: Deadline) -> Delivery:
+        with self._lock:
+            return self._outbox.join(
+                topic.id, self._choose_partition(topic, record), record, durability=durability, deadline=deadline.at
+            )
+
+    def _choose_partition(self, topic: TopicEntry, record: Record) -> int:
+        if record.partition is not None:
+            return check_partition(record.partition, topic.partitions, topic.shown)
+        if record.key is not None:
+            return partition_of(record.key, topic.partitions)
+        sticky = self._session.sticky(topic)
+        if self._outbox.has_open_parcel(topic.id, sticky.current(topic.partitions)):
+            return sticky.current(topic.partitions)
+        return sticky.advance(topic.partitions)
+
+    async def _send_all(self, columns: Columns, batch: _Many, durability: int, deadline: Deadline) -> None:
+        topic = batch.topic
+        limit = self._session.max_message_bytes(topic)
+        try:
+            for chunk in columns.chunks(topic.shown, topic.partitions, self._session.sticky(topic), limit):
+                if len(batch.pending) >= MAX_PRODUCES_IN_FLIGHT:
+                    await self._collect(batch, deadline)
+                connection = await self._link.connection(deadline)
+                parcel = parcel_of(chunk, durability, runtime.wall_us(), deadline.at, batch.group)
+                with self._lock:
+                    batch.pending.append((chunk, self._outbox.submit(topic.id, parcel)))
+                    self._pump(connection)
+            while batch.pending:
+                await self._collect(batch, deadline)
+        except TidelogError as error:
+            batch.group.error = batch.group.error or error
+            await self._settle(batch, deadline)
+            raise _with_details(error, acknowledged=batch.acknowledged) from error
+        finally:
+            with self._lock:
+                for _, delivery in batch.pending:
+                    self._outbox.withdraw(delivery)
+
+    async def _collect(self, batch: _Many, deadline: Deadline) -> None:
+        """Wait for the oldest batch on the way."""
+        chunk, delivery = batch.pending[0]
+        await self._deliver(delivery, deadline)
+        batch.pending.popleft()
+        batch.stored(chunk, delivery)
+
+    async def _settle(self, batch: _Many, deadline: Deadline) -> None:
+        """After a failure: send nothing more of this call, and find out what became of the batches on the way."""
+        while batch.pending:
+            chunk, delivery = batch.pending.popleft()
+            try:
+                await self._deliver(delivery, deadline)
+            except TidelogError:
+                continue
+            batch.stored(chunk, delivery)
+
+    async def _deliver(self, delivery: Delivery, deadline: Deadline) -> None:
+        """Wait until a delivery is answered. Raises why it is not stored, or OutcomeUnknownError."""
+        try:
+            while not delivery.done:
+                connection = await self._link.connection(deadline)
+                with self._lock:
+                    self._pump(connection)
+                    due = self._outbox.next_due(runtime.now())
+                try:
+                    await connection.wait(delivery, deadline.at if due is None else min(due, deadline.at))
+                except ConnectionLostError:
+                    continue
+                if not delivery.done and runtime.now() >= deadline.at:
+                    self._link.give_up_if_hung(connection)
+                    raise deadline.timed_out(f"no answer from {self._link.address}")
+        except TidelogError as error:
+            with self._lock:
+                if not delivery.done:
+                    raise _undelivered(delivery, error) from error
+        finally:
+            if not delivery.done:
+                with self._lock:
+                    self._outbox.withdraw(delivery)
+        if delivery.error is not None:
+            raise delivery.error
+
+    def _pump(self, connection: Connection) -> None:
+        """Send what the outbox has to send; the lock is held."""
+        while connection.error is None:
+            send = self._outbox.next_send(runtime.now())
+            if send is None:
+                return
+            connection.send(send.message, send.bulk, partial(self._answered, connection, send))
+
+    def _answered(self, connection: Connection, send: Send, reply: Reply) -> None:
+        """Take an answer in; called with the lock held, by whoever reads."""
+        answer = reply.error or reply.message
+        if send.parcel is None:
+            assert isinstance(answer, InitProducerReply | TidelogError)
+            self._outbox.identified(answer)
+        else:
+            assert isinstance(answer, ProduceReply | TidelogError)
+            self._outbox.answered(send, answer, runtime.now(), runtime.chance())
+            if isinstance(answer, ProduceReply):
+                self._session.directory.seen(answer.metadata_version)
+        self._pump(connection)
+
+
+class _Many:
+    """What is known so far of one `produce_many`."""
+
+    __slots__ = (
+        "_append_times_us",
+        "_durability",
+        "_offsets",
+        "_partitions",
+        "acknowledged",
+        "group",
+        "pending",
+        "topic",
+    )
+
+    def __init__(self, topic: TopicEntry, count: int) -> None:
+        self.topic = topic
+        self.group = Group()
+        self.pending: deque[tuple[Chunk, Delivery]] = deque()
+        self.acknowledged = 0
+        self._offsets = np.full(count, -1, dtype=np.int64)
+        self._partitions = np.zeros(count, dtype=np.int32)
+        self._append_times_us = np.zeros(count, dtype=np.int64)
+        self._durability: int | None = None
+
+    def stored(self, chunk: Chunk, delivery: Delivery) -> None:
+        """Take in where the records of a batch are."""
+        result = delivery.result
+        assert result is not None
+        self._offsets[chunk.rows] = np.arange(result.base_offset, result.base_offset + len(chunk))
+        self._partitions[chunk.rows] = chunk.partition
+        self._append_times_us[chunk.rows] = result.append_time_us
+        self.acknowledged += len(chunk)
+        promised = delivery.durability
+        self._durability = promised if self._durability is None else min(self._durability, promised)
+
+    def receipts(self, asked: int) -> ReceiptBatch:
+        """Return the receipts of all records."""
+        return ReceiptBatch(
+            self.topic.shown,
+            topic_count=self.topic.count,
+            durability=durability_word(asked if self._durability is None else self._durability),
+            offsets=self._offsets,
+            partitions=self._partitions,
+            append_times_us=self._append_times_us,
+            duplicates=np.zeros(len(self._offsets), dtype=np.bool_),
+        )
+
+
+def _receipt(topic: TopicEntry, delivery: Delivery) -> Receipt:
+    result, parcel = delivery.result, delivery.parcel
+    assert result is not None
+    assert parcel is not None
+    return Receipt(
+        topic.shown,
+        parcel.partition,
+        result.base_offset + delivery.index,
+        result.append_time_us,
+        durability_word(delivery.durability),
+        topic_count=topic.count,
+    )
+
+
+def _undelivered(delivery: Delivery, error: TidelogError) -> TidelogError:
+    if not delivery.is_sent:
+        return _with_details(error, stored=False)
+    return OutcomeUnknownError(f"{error}; it was sent, and is stored once or not at all", **error.details)
+
+
+def _with_details(error: TidelogError, **details: str | int | float | bool | None) -> TidelogError:
+    return type(error)(error.message, **{**error.details, **details})

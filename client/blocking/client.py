@@ -1,0 +1,317 @@
+# Generated from client/aio/client.py by client/generate.py: change that, then run it.
+"""The client: one connection for requests, and the way to consumers and replays, which open their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from importlib.metadata import version
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol.batch import decode_batch, verify
+from ...protocol.errors import ClosedError, NotFoundError
+from ...protocol.messages import Get, GetReply, Metadata, MetadataReply, Ping, PingReply, Stats, StatsReply
+from ...protocol.topic_name import MessageId, short_name
+from ..core.bounds import Bound
+from ..core.columns import Columns
+from ..core.deadline import Deadline
+from ..core.plan import Plan, consumer_plan, replay_plan
+from ..core.record import Data, Record, check_durability, check_priority, to_bytes, to_pairs
+from ..core.subscription import TopicChoice
+from ..core.times import DEFAULT, Duration, Timeout, from_us, seconds, timeout_seconds, to_us
+from ..core.url import target
+from ..headers import HeadersInput
+from ..health import Health, Pong, problems_of
+from ..message import Message
+from ..message_batch import MessageBatch
+from ..receipt import Receipt, ReceiptBatch
+from . import runtime
+from .consumer import Consumer
+from .link import Link
+from .reader import Reader
+from .replay import Replay
+from .sender import Sender
+from .session import Session
+from .topics import Topics
+
+URL_VARIABLE = "TIDELOG_URL"
+
+
+class Client:
+    """A broker as seen from a program; any number of tasks may call it. Making one does no I/O.
+
+    `url` is `tidelog://host:9440,host2/namespace` or `host:port`; left out, the environment's TIDELOG_URL, else
+    localhost:9440. `timeout` is for each call in seconds, None waits for ever; every call takes its own.
+
+    A lost connection is made again by the call that needs it. Calls that only ask are repeated until their timeout;
+    `produce` and `produce_many` repeat the same batch, which the broker stores once. After a fork the child's calls
+    go over a connection of their own.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        servers: Sequence[str] | None = None,
+        namespace: str | None = None,
+        token: str | None = None,
+        tls: bool | None = None,
+        client_name: str | None = None,
+        timeout: Duration | None = 30.0,
+    ) -> None:
+        self._target = target(
+            url,
+            from_environment=os.environ.get(URL_VARIABLE),
+            servers=servers,
+            namespace=namespace,
+            token=token,
+            tls=tls,
+        )
+        self._names = (client_name or f"python-{os.getpid()}", version("tidelog"))
+        self._timeout = None if timeout is None else seconds("timeout", timeout)
+        self._closed: ClosedError | None = None
+        self._session: Session | None = None
+        self._sender: Sender | None = None
+        self._sessions: dict[runtime.Home, tuple[Session, Sender]] = {}
+        self._topics = Topics(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address}>"
+
+    @property
+    def topics(self) -> Topics:
+        """Create, list, describe, set, reopen and delete topics."""
+        return self._topics
+
+    @property
+    def address(self) -> str:
+        """`host:port` of the broker this client is connected to or tries first."""
+        return str(self._target.servers[0]) if self._session is None else self._session.link.address
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; calls that wait and all later ones raise ClosedError. Consumers and replays made by
+        this client have connections of their own, and stay open."""
+        self._closed = self._closed or ClosedError("the client is closed")
+        for home, (session, _) in [*self._sessions.items()]:
+            if runtime.is_forked(home):
+                session.abandon()
+            else:
+                session.close(self._closed)
+        self._sessions.clear()
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def ping(self, *, timeout: Timeout = DEFAULT) -> Pong:
+        """Ask for a sign of life."""
+        session, deadline = self.open_session(), self.deadline(timeout)
+        session.link.connection(deadline)
+        started = runtime.now()
+        reply = (session.link.call(Ping(), deadline)).message
+        assert isinstance(reply, PingReply)
+        round_trip = timedelta(seconds=runtime.now() - started)
+        greeting = session.link.greeting
+        assert greeting is not None
+        when = from_us(reply.server_time_us)
+        return Pong(session.link.address, greeting.broker_version, greeting.node_id, when, round_trip)
+
+    def health(self, *, timeout: Timeout = DEFAULT) -> Health:
+        """Say whether every partition is undamaged and takes writes."""
+        session, deadline = self.open_session(), self.deadline(timeout)
+        pong = self.ping(timeout=timeout)
+        reply = (session.link.call(Metadata(details=True), deadline)).message
+        assert isinstance(reply, MetadataReply)
+        problems = problems_of(reply)
+        partitions = sum(len(topic.partitions) for topic in reply.topics)
+        return Health(not problems, pong, len(reply.topics), partitions, problems)
+
+    def stats(self, *, timeout: Timeout = DEFAULT) -> dict[str, int | float]:
+        """Return the broker's counters and gauges by name."""
+        reply = (self.open_session().link.call(Stats(), self.deadline(timeout))).message
+        assert isinstance(reply, StatsReply)
+        return reply.values
+
+    def get(self, message_id: str, *, timeout: Timeout = DEFAULT) -> Message:
+        """Return one message by its id (`orders/2@45678`). Raises NotFoundError, UnknownTopicError."""
+        wanted = MessageId.parse(message_id, self._target.namespace)
+        request = Get(wanted.topic, wanted.count, wanted.partition, wanted.offset)
+        reply = self.open_session().link.call(request, self.deadline(timeout))
+        assert isinstance(reply.message, GetReply)
+        verify(reply.bulk)
+        records = decode_batch(reply.bulk)
+        batch = MessageBatch(short_name(wanted.topic), wanted.count, wanted.partition, records)
+        at = int(np.searchsorted(batch.offsets, wanted.offset))
+        if at < len(batch) and batch.offsets[at] == wanted.offset:
+            return batch[at]
+        raise NotFoundError(f"no message {wanted}: the broker answered with {batch!r}")
+
+    # -- producing -------------------------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        value: Data,
+        *,
+        key: Data = None,
+        headers: HeadersInput | None = None,
+        priority: int = 4,
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+        durability: str | None = None,
+        timeout: Timeout = DEFAULT,
+    ) -> Receipt:
+        """Store one message and return where it is, once it is as durable as `durability` (None: the topic's) says.
+
+        Raises what the broker refuses it with, with `error.details["stored"]` False; TimedOutError or
+        CannotConnectError when it was never sent; OutcomeUnknownError when it was sent and no answer came in time.
+        """
+        record = Record(
+            to_bytes(value, "value"),
+            to_bytes(key, "key"),
+            to_pairs(headers),
+            check_priority(priority),
+            partition,
+            runtime.wall_us() if timestamp is None else to_us(timestamp),
+            timestamp is not None,
+        )
+        promised = check_durability(durability)
+        return self._open_sender().one(topic, record, promised, self.deadline(timeout))
+
+    def produce_many(
+        self,
+        topic: str,
+        values: Iterable[Data],
+        *,
+        keys: Iterable[Data] | None = None,
+        headers: Iterable[HeadersInput | None] | None = None,
+        priority: int | Sequence[int] = 4,
+        partition: int | Sequence[int] | None = None,
+        timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None = None,
+        durability: str | None = None,
+        timeout: Timeout = DEFAULT,
+    ) -> ReceiptBatch:
+        """Store many messages, each column with one entry for each value, and return where they are.
+
+        When it raises, `error.details["acknowledged"]` is how many messages are stored for certain: in each partition
+        those that come first.
+        """
+        columns = Columns(
+            values, keys=keys, headers=headers, priority=priority, partition=partition, timestamps=timestamps
+        )
+        return self._open_sender().many(topic, columns, check_durability(durability), self.deadline(timeout))
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def consumer(
+        self,
+        topics: TopicChoice,
+        *,
+        start: Bound = "earliest",
+        end: Bound | None = None,
+        partition: int | None = None,
+        by: str = "append_time",
+        on_corrupt: str = "raise",
+        on_gap: str = "raise",
+        wait_for_topic: bool = False,
+        timeout: Timeout = DEFAULT,
+    ) -> Consumer:
+        """Return a reader that leaves no state behind: from `start` on, and up to `end` (exclusive) where one is given.
+
+        `topics` is a name, several, or a compiled pattern that matches whole names. A bound is "earliest", "latest",
+        an offset (of one partition), a datetime, or a timedelta back from now; times are append times, or the
+        producers' with by="timestamp". Damaged or missing records raise, or are passed over with a warning under
+        on_corrupt="skip" and on_gap="skip". `timeout` is for opening; reading itself waits as long as it takes.
+        """
+        plan = consumer_plan(
+            topics,
+            namespace=self._target.namespace,
+            start=start,
+            end=end,
+            partition=partition,
+            by=by,
+            on_corrupt=on_corrupt,
+            on_gap=on_gap,
+            wait_for_topic=wait_for_topic,
+            now_us=runtime.wall_us(),
+        )
+        return Consumer(self._reader(plan, timeout), self._target.namespace)
+
+    def replay(
+        self,
+        topic: str,
+        *,
+        start: Bound = "earliest",
+        end: Bound = "latest",
+        partition: int | None = None,
+        by: str = "append_time",
+        missing: str = "raise",
+        timeout: Timeout = DEFAULT,
+    ) -> Replay:
+        """Return an exact, repeatable range of a topic; its bounds (see `consumer`) are resolved once, at the first
+        read. Parts that are not there raise RangeNotAvailableError, or are passed over under missing="skip"."""
+        plan = replay_plan(
+            topic,
+            namespace=self._target.namespace,
+            start=start,
+            end=end,
+            partition=partition,
+            by=by,
+            missing=missing,
+            now_us=runtime.wall_us(),
+        )
+        return Replay(self._reader(plan, timeout))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def deadline(self, timeout: Timeout) -> Deadline:
+        """Return until when a call that begins now may take."""
+        return Deadline.after(timeout_seconds(timeout, self._timeout), runtime.now())
+
+    def open_session(self) -> Session:
+        """Return what the client is in this process and event loop."""
+        session = self._session
+        if session is None or session.home != runtime.home() or self._closed is not None:
+            return self._move()[0]
+        return session
+
+    def _open_sender(self) -> Sender:
+        session = self.open_session()
+        return self._sessions[session.home][1]
+
+    def _move(self) -> tuple[Session, Sender]:
+        """Begin anew in this process and event loop."""
+        if self._closed is not None:
+            raise ClosedError(self._closed.message)
+        home = runtime.home()
+        for made, (session, _) in [*self._sessions.items()]:
+            if made != home:
+                runtime.may_leave(made, session.is_in_use)
+                self._sessions.pop(made, None)
+                if runtime.is_forked(made):
+                    session.abandon()
+                else:
+                    session.retire()
+        fresh = Session(self._target, *self._names)
+        found = self._sessions.setdefault(home, (fresh, Sender(fresh)))  # one of several threads wins
+        self._session = found[0]
+        return found
+
+    def _reader(self, plan: Plan, timeout: Timeout) -> Reader:
+        if self._closed is not None:
+            raise ClosedError(self._closed.message)
+
+        def make_link() -> Link:
+            return Link(self._target.servers, *self._names, runtime.Lock())
+
+        return Reader(plan, make_link, timeout_seconds(timeout, self._timeout))

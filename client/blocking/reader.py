@@ -1,0 +1,316 @@
+# Generated from client/aio/reader.py by client/generate.py: change that, then run it.
+"""Fetch batches of some partitions, over a connection of its own: what consumers and replays are made of.
+
+One fetch is always on its way: the next is sent as soon as the answer to the last is in, before its batches are handed
+out. A fetch waits in the broker while there is nothing to send, so an idle reader costs nothing; a caller that stops
+waiting leaves the fetch where it is and finds its answer the next time.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...protocol.errors import (
+    CannotConnectError,
+    ClosedError,
+    ConcurrentUseError,
+    ConnectionLostError,
+    TidelogError,
+    TimedOutError,
+    UnknownTopicError,
+)
+from ...protocol.messages import Cancel, FetchReply, ListOffsetsReply, MetadataReply
+from ..core.backoff import Backoff
+from ..core.bounds import Moment, timestamp_filter
+from ..core.deadline import NEVER, Deadline
+from ..core.plan import Plan
+from ..core.position import Position
+from ..core.positions import Positions, Sent, Skipped
+from ..core.resolving import check_offsets, positions, questions
+from ..message_batch import MessageBatch
+from . import runtime
+from .connection import Call, Connection
+from .link import HUNG_S, Link
+
+MAX_WAIT_S = 20.0
+"""How long one fetch waits in the broker."""
+
+TOPIC_POLL_S = 0.5
+"""How often to look for a topic that is waited for."""
+
+log = logging.getLogger("tidelog")
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """A fetch on its way."""
+
+    sent: Sent
+    connection: Connection
+    call: Call
+    give_up_at: float
+
+
+class Reader:
+    """One pass over the partitions of a plan. One task at a time pulls; any may call `stop`."""
+
+    def __init__(self, plan: Plan, make_link: Callable[[], Link], timeout: float | None) -> None:
+        self.positions = Positions(plan.policy, timestamp_filter(plan.start, plan.end, plan.by))
+        self._plan = plan
+        self._make_link = make_link
+        self._timeout = timeout
+        self._link: Link | None = None
+        self._home: runtime.Home | None = None
+        self._is_open = False
+        self._is_stopped = False
+        self._closed: ClosedError | None = None
+        self._flight: _Flight | None = None
+        self._bell: runtime.Bell | None = None
+        self._turn = runtime.Turn()
+        self._backoff = Backoff()
+
+    def __repr__(self) -> str:
+        return f"<Reader of {self._plan.subscription}, {self.positions}>"
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether `stop` was called."""
+        return self._is_stopped
+
+    # -- pulling ---------------------------------------------------------------------------------------------------
+
+    def next_batch(self, until: float) -> MessageBatch | None:
+        """Return the next batch; None at `until`, after `stop`, or when the end is reached.
+
+        Raises what stops a partition (CorruptError, TruncatedError, OffsetOutOfRangeError and the like); whoever goes
+        on afterwards meets it again, unless it was mended or passed over by a seek.
+        """
+        self._enter()
+        try:
+            self._open()
+            while not self._is_stopped:
+                found = self.positions.next_batch()
+                if isinstance(found, MessageBatch):
+                    return found
+                if found is not None:
+                    _warn(found)
+                elif self.positions.is_finished or not self._advance(until):
+                    return None
+            return None
+        except ClosedError:
+            if self._is_stopped:  # while it waited for the broker
+                return None
+            raise
+        finally:
+            self._turn.give_back()
+
+    def open(self) -> Positions:
+        """Resolve what is read, unless that is done, and return it."""
+        self._enter()
+        try:
+            self._open()
+            return self.positions
+        finally:
+            self._turn.give_back()
+
+    def withdraw(self) -> None:
+        """What is to be fetched has changed: have the broker answer the fetch on its way now, so that the next one
+        goes out at once."""
+        flight = self._flight
+        if flight is not None and flight.connection.error is None and flight.call.reply is None:
+            flight.connection.send(Cancel(flight.call.correlation_id))
+        self.notify()
+
+    def seek_to_time(self, moment: Moment) -> None:
+        """Go on at the first record appended at or after a time, in every partition."""
+        self.open()
+        places = list(self.positions)
+        plan = Plan("seek", self._plan.subscription, moment, None, self._plan.by, self._plan.policy)
+        deadline = Deadline.after(self._timeout, runtime.now())
+        request = questions(plan, [(place.topic, place.partition) for place in places])
+        assert self._link is not None
+        reply = (self._link.call(request, deadline)).message
+        assert isinstance(reply, ListOffsetsReply)
+        for answer in reply.answers:
+            if answer.error is not None:
+                raise answer.error.error()
+        for place, answer in zip(places, reply.answers, strict=True):
+            place.seek(answer.offset, answer.epoch)
+        self.withdraw()
+
+    # -- ending ----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End the pull in progress and all later ones; from any thread or a signal handler."""
+        self._is_stopped = True
+        if self._home is not None:
+            runtime.call_soon(self._home, self.notify)
+
+    def notify(self) -> None:
+        """Let a pull that waits look again. Takes no lock."""
+        flight, bell, link = self._flight, self._bell, self._link
+        if self._is_stopped and link is not None:
+            link.stop(ClosedError(f"the {self._plan.what} was stopped"))
+        if self._is_stopped and flight is not None:
+            flight.call.finish()
+            flight.connection.wake()
+        if bell is not None:
+            bell.set()
+
+    def close(self) -> None:
+        """Stop, and close the connection."""
+        error = ClosedError(f"the {self._plan.what} is closed")
+        self._is_stopped, self._closed = True, error
+        if self._home is not None and self._link is not None and not runtime.is_forked(self._home):
+            self._link.close(error)
+            self.notify()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _enter(self) -> None:
+        if self._closed is not None:
+            raise ClosedError(self._closed.message)
+        if self._home is not None:
+            runtime.check_home(self._home, self._plan.what)
+        if not self._turn.take():
+            raise ConcurrentUseError(f"two threads or tasks use one {self._plan.what}; give each its own")
+
+    def _open(self) -> None:
+        if self._is_open or self._is_stopped:
+            return
+        if self._link is None:
+            self._home = runtime.home()
+            self._link = self._make_link()
+        deadline = Deadline.after(self._timeout, runtime.now())
+        metadata = self._find_topics(deadline)
+        if metadata is None:
+            return
+        places = self._plan.subscription.places(metadata)
+        check_offsets(self._plan, places)
+        if places:
+            reply = (self._link.call(questions(self._plan, places), deadline)).message
+            assert isinstance(reply, ListOffsetsReply)
+            for position in positions(self._plan, places, reply.answers):
+                self.positions.add(position)
+        self.positions.metadata_version = metadata.version
+        self._is_open = True
+
+    def _find_topics(self, deadline: Deadline) -> MetadataReply | None:
+        """Ask what there is of the topics, again and again if a missing one is waited for; None after `stop`."""
+        assert self._link is not None
+        while True:
+            reply = (self._link.call(self._plan.subscription.question(), deadline)).message
+            assert isinstance(reply, MetadataReply)
+            missing = self._plan.subscription.missing(reply)
+            if missing is None:
+                return reply
+            if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
+                raise missing
+            deadline = NEVER
+            self._sleep(runtime.now() + TOPIC_POLL_S)
+            if self._is_stopped:
+                return None
+
+    def _advance(self, until: float) -> bool:
+        """Take in the next answer, asking if need be; return False at `until` or after `stop`."""
+        flight = self._fly(until)
+        if flight is None:
+            return not self._is_stopped and runtime.now() < until
+        try:
+            flight.connection.wait(flight.call, min(until, flight.give_up_at))
+        except ConnectionLostError:
+            self._flight = None
+            return not self._is_stopped
+        reply = flight.call.reply
+        if reply is None:
+            if runtime.now() >= flight.give_up_at:
+                flight.connection.fail(ConnectionLostError(f"lost {flight.connection.address} (no answer)"))
+            return not self._is_stopped and runtime.now() < until
+        self._flight = None
+        if reply.error is not None:
+            return self._refused(reply.error, until)
+        answer = reply.message
+        assert isinstance(answer, FetchReply)
+        must_pause = self.positions.take(flight.sent, answer, reply.bulk)
+        if answer.metadata_version != self.positions.metadata_version:
+            self._refresh(until)
+        if must_pause:
+            return self._pause(until)
+        self._backoff.reset()
+        self._send_fetch(flight.connection)
+        return True
+
+    def _fly(self, until: float) -> _Flight | None:
+        """Return the fetch on its way, sending one if there is none; None if there is nothing to fetch or no broker."""
+        assert self._link is not None
+        flight = self._flight
+        if flight is not None and flight.connection.error is None:
+            return flight
+        self._flight = None
+        try:
+            connection = self._link.connection(Deadline(until, None if until == math.inf else self._timeout))
+        except (CannotConnectError, TimedOutError):
+            if self._link.has_connected and runtime.now() >= until:
+                return None
+            raise
+        except ClosedError:
+            if self._is_stopped:
+                return None
+            raise
+        flight = self._send_fetch(connection)
+        if flight is None and connection.error is None:
+            self._sleep(until)  # all is paused: until someone resumes, seeks or stops
+        return flight
+
+    def _send_fetch(self, connection: Connection) -> _Flight | None:
+        limits = connection.limits
+        assert limits is not None
+        self.positions.max_payload_bytes = max(self.positions.max_payload_bytes, limits.max_batch_payload_bytes)
+        max_wait_us = min(int(MAX_WAIT_S * 1_000_000), limits.max_wait_us)
+        sent = self.positions.next_fetch(max_wait_us)
+        if sent is None:
+            return None
+        try:
+            call = connection.send(sent.message)
+        except TidelogError:
+            return None
+        give_up_at = runtime.now() + max_wait_us / 1_000_000 + HUNG_S
+        self._flight = _Flight(sent, connection, call, give_up_at)
+        return self._flight
+
+    def _refused(self, error: TidelogError, until: float) -> bool:
+        if error.retriable:
+            return self._pause(until)
+        raise error
+
+    def _pause(self, until: float) -> bool:
+        self._sleep(min(until, runtime.now() + self._backoff.pause(runtime.chance())))
+        return not self._is_stopped and runtime.now() < until
+
+    def _sleep(self, until: float) -> None:
+        """Wait until then, or until someone resumes, seeks or stops."""
+        self._bell = runtime.Bell()
+        if not self._is_stopped:
+            self._bell.wait(until)
+        self._bell = None
+
+    def _refresh(self, until: float) -> None:
+        """Topics changed: read new partitions too, from their beginning, so that no record is missed."""
+        assert self._link is not None
+        try:
+            reply = (self._link.call(self._plan.subscription.question(), Deadline(until, None))).message
+        except (CannotConnectError, TimedOutError):
+            return  # the next answer says again that they changed
+        assert isinstance(reply, MetadataReply)
+        self.positions.metadata_version = reply.version
+        if self._plan.end is None and self._plan.subscription.partition is None:
+            for topic, partition in self._plan.subscription.places(reply):
+                if not self.positions.knows(topic.id, partition):
+                    self.positions.add(Position(topic, partition, 0))
+
+
+def _warn(skipped: Skipped) -> None:
+    log.warning("%s: skipped to offset %d: %s", skipped.where, skipped.next_offset, skipped.error)

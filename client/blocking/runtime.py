@@ -1,0 +1,210 @@
+"""What waits, in threads: poll on one socket, a lock for each waiting thread. No loop and no thread of its own.
+
+Every wait ends at once with KeyboardInterrupt, and is cut into pieces of at most MAX_WAIT_S, so that any timeout
+works: poll takes milliseconds in an int, which holds 24 days.
+"""
+
+from __future__ import annotations
+
+import _thread
+import math
+import os
+import random
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TypeVar, cast
+
+from ...protocol.errors import ForkedError
+from ..process import generation
+
+Item = TypeVar("Item")
+Home = int
+
+TRIES_FIRST = False
+"""Whether to read before waiting: poll is as cheap as a read that finds nothing, and is never in vain."""
+
+MAX_WAIT_S = 3600.0
+
+Lock = threading.RLock
+
+
+def now() -> float:
+    """Return the monotonic clock in seconds."""
+    return time.monotonic()
+
+
+def wall_us() -> int:
+    """Return the wall clock in microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+def chance() -> float:
+    """Return a random number from 0 to 1."""
+    return random.random()
+
+
+def home() -> Home:
+    """Return the process that the caller runs in."""
+    return generation()
+
+
+def is_forked(made: Home) -> bool:
+    """Return whether the caller runs in another process than what was made there."""
+    return made != generation()
+
+
+def may_leave(made: Home, is_in_use: bool) -> None:
+    """Any thread may use a client: there is no loop to leave, and after a fork nobody waits in the parent's place."""
+
+
+def call_soon(where: Home, action: Callable[[], None]) -> None:
+    """Call `action`, which takes no lock, from any thread or a signal handler."""
+    if where == generation():
+        action()
+
+
+def check_home(made: Home, what: str) -> None:
+    """Raise ForkedError unless the caller runs in the process where `what` was first used."""
+    if made != generation():
+        raise ForkedError(f"this {what} was opened before a fork; make a new one in the child")
+
+
+class Bell:
+    """Wakes one waiting thread; rung once, it stays rung. Safe in a signal handler, as threading.Event is not."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        """Ring."""
+        try:
+            self._lock.release()
+        except RuntimeError:  # rung before
+            pass
+
+    def wait(self, until: float) -> bool:
+        """Return whether it rang before that moment of the monotonic clock."""
+        if _acquire(self._lock, until):
+            self.set()
+            return True
+        return False
+
+
+class Mutex:
+    """Lets one thread at a time do something that takes long."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+
+    def acquire(self, until: float) -> bool:
+        """Return whether it was acquired before that moment."""
+        return _acquire(self._lock, until)
+
+    def release(self) -> None:
+        """Let the next one go on."""
+        self._lock.release()
+
+
+def _acquire(lock: _thread.LockType, until: float) -> bool:
+    while not lock.acquire(timeout=min(max(0.0, until - now()), MAX_WAIT_S)):
+        if now() >= until:
+            return False
+    return True
+
+
+class Poller:
+    """Waits for one socket."""
+
+    __slots__ = ("_poll", "_socket_fd", "_wake_fd", "_watches_write")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._wake_fd = -1
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._socket_fd = sock.fileno()
+        self._watches_write = False
+        self._poll = select.poll()
+        self._poll.register(self._socket_fd, select.POLLIN)
+        self._poll.register(self._wake_fd, select.POLLIN)
+
+    def __del__(self) -> None:
+        # Not before nobody can call `wake` any more: the number may be another file's a moment later.
+        if self._wake_fd >= 0:
+            os.close(self._wake_fd)
+
+    def wait(self, *, write: bool, until: float) -> bool:
+        """Return True once the socket is readable, or writable if asked, or `wake` was called; False at `until`."""
+        if write != self._watches_write:
+            self._poll.modify(self._socket_fd, select.POLLIN | select.POLLOUT if write else select.POLLIN)
+            self._watches_write = write
+        while True:
+            left = until - now()
+            found = self._poll.poll(math.ceil(min(max(left, 0.0), MAX_WAIT_S) * 1000) if left != math.inf else None)
+            if found:
+                if len(found) > 1 or found[0][0] == self._wake_fd:
+                    self._slept()
+                return True
+            if left <= 0:
+                return False
+
+    def _slept(self) -> None:
+        try:
+            os.eventfd_read(self._wake_fd)
+        except BlockingIOError:  # two events of the socket alone
+            pass
+
+    def wake(self) -> None:
+        """End the wait in progress, or else the next one."""
+        os.eventfd_write(self._wake_fd, 1)
+
+    def wake_from_anywhere(self) -> None:
+        """Do the same from another thread or a signal handler."""
+        self.wake()
+
+
+def resolve(host: str, port: int) -> list[tuple[int, tuple[str | int, ...]]]:
+    """Return (family, address) of a host, those to try first in front. Raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(family, cast("tuple[str | int, ...]", address)) for family, _, _, _, address in found]
+
+
+def checkpoint() -> None:
+    """Threads are let go on by the interpreter."""
+
+
+class Turn:
+    """Tells when a second thread enters what only one may be in."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+
+    def take(self) -> bool:
+        """Return whether it was free and is the caller's now."""
+        return self._lock.acquire(blocking=False)
+
+    def give_back(self) -> None:
+        """Let another one in."""
+        self._lock.release()
+
+
+def each(next_item: Callable[[], Item | None]) -> Iterator[Item]:
+    """Iterate over what a function returns until it returns None."""
+    return iter(next_item, None)
+
+
+def flatten(next_items: Callable[[], Iterator[Item] | None]) -> Iterator[Item]:
+    """Iterate over the items of the lists that a function returns, until it returns None.
+
+    In C: a generator would cost 30 ns more for each item.
+    """
+    return chain.from_iterable(iter(next_items, None))

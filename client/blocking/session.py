@@ -1,0 +1,94 @@
+# Generated from client/aio/session.py by client/generate.py: change that, then run it.
+"""What a client is in one process and one event loop: a connection, what it knows of topics, its batches on the way.
+
+After a fork the child makes a session of its own, and with it a connection and a producer id.
+"""
+
+from __future__ import annotations
+
+from ...protocol.errors import ClosedError, ConnectionLostError
+from ...protocol.limits import MAX_MESSAGE_BYTES
+from ...protocol.messages import Metadata, MetadataReply
+from ..core.deadline import Deadline
+from ..core.directory import Directory, TopicEntry
+from ..core.outbox import Outbox
+from ..core.partitioner import StickyPartitioner
+from ..core.url import Target
+from . import runtime
+from .link import Link
+
+
+class Session:
+    """The state behind an Client. Making one does no I/O."""
+
+    def __init__(self, target: Target, client_name: str, client_version: str) -> None:
+        self.home = runtime.home()
+        self.lock = runtime.Lock()
+        self.directory = Directory(target.namespace)
+        self.outbox = Outbox()
+        self.link = Link(target.servers, client_name, client_version, self.lock, self._lost)
+        self._sticky: dict[int, StickyPartitioner] = {}
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a call waits."""
+        current = self.link.current
+        return current is not None and current.error is None and current.is_in_use
+
+    def topic(self, name: str, deadline: Deadline, *, auto_create: bool = False) -> TopicEntry:
+        """Return a topic by the name the user gave. Raises UnknownTopicError, InvalidTopicError."""
+        full_name = self.directory.full_name(name)
+        entry = self.directory.find(full_name)
+        if entry is not None:
+            return entry
+        reply = self.link.call(Metadata([full_name], auto_create=auto_create), deadline)
+        assert isinstance(reply.message, MetadataReply)
+        with self.lock:
+            self.directory.learn(reply.message)
+        if reply.message.errors:
+            raise reply.message.errors[0].error.error()
+        return TopicEntry.of(reply.message.topics[0], reply.message.version)
+
+    def forget(self, topic: TopicEntry) -> None:
+        """The broker does not know the topic's id any more."""
+        with self.lock:
+            self.directory.forget(topic.name)
+            self.outbox.forget(topic.id)
+            self._sticky.pop(topic.id, None)
+
+    def sticky(self, topic: TopicEntry) -> StickyPartitioner:
+        """Return what spreads messages without a key over a topic's partitions."""
+        found = self._sticky.get(topic.id)
+        if found is None:
+            # Clients begin at different partitions, so that many short-lived ones do not all fill the first.
+            start = int(runtime.chance() * topic.partitions)
+            found = self._sticky.setdefault(topic.id, StickyPartitioner(start))
+        return found
+
+    def max_message_bytes(self, topic: TopicEntry) -> int:
+        """Return how large a message of a topic may be."""
+        if topic.max_message_bytes is not None:
+            return topic.max_message_bytes
+        greeting = self.link.greeting
+        return MAX_MESSAGE_BYTES if greeting is None else greeting.limits.max_message_bytes
+
+    def close(self, error: ClosedError) -> None:
+        """Close the connection; whoever waits gets `error`."""
+        self.link.close(error)
+
+    def abandon(self) -> None:
+        """Leave the connection to the parent process."""
+        current = self.link.current
+        if current is not None:
+            current.abandon()
+
+    def retire(self) -> None:
+        """Close the connection in favour of a session in another event loop."""
+        current = self.link.current
+        if current is not None:
+            current.fail(ConnectionLostError("the client moved to another event loop"))
+
+    def _lost(self) -> None:
+        with self.lock:
+            self.outbox.lost()
+            self.directory.reconnected()

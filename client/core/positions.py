@@ -1,0 +1,153 @@
+"""All partitions of one reader: what to ask for next, and what to make of the answer.
+
+One fetch at a time covers every partition. The next one is sent before the batches of the last are handed out, so the
+broker and the socket's buffer work ahead while the user's code runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...protocol.errors import CorruptError, OffsetOutOfRangeError, TidelogError, TruncatedError
+from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MIB
+from ...protocol.messages import Fetch, FetchReply
+from ..message_batch import MessageBatch
+from .position import Position, Times
+
+FETCH_BYTES = MIB
+"""What one fetch asks for: two of them (one handed out, one on its way) still fit the processor's cache."""
+
+Place = tuple[int, int]
+"""Topic id and partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What to do about holes: raise, or go on behind them with a warning."""
+
+    skips_damage: bool = False
+    skips_gaps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A hole that was passed over because the user said so."""
+
+    where: str
+    error: TidelogError
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A fetch, and how often each of its partitions had been sought when it was made."""
+
+    message: Fetch
+    seeks: dict[Place, int]
+
+
+class Positions:
+    """The partitions a reader reads."""
+
+    def __init__(self, policy: Policy, times: Times | None = None) -> None:
+        self.max_payload_bytes = MAX_BATCH_PAYLOAD_BYTES
+        self.metadata_version = 0
+        self._policy = policy
+        self._times = times
+        self._positions: dict[Place, Position] = {}
+
+    def __iter__(self) -> Iterator[Position]:
+        return iter(self._positions.values())
+
+    def __repr__(self) -> str:
+        return f"<Positions {list(self._positions.values())}>"
+
+    def add(self, position: Position) -> None:
+        """Read one more partition."""
+        self._positions[position.topic.id, position.partition] = position
+
+    def knows(self, topic_id: int, partition: int) -> bool:
+        """Whether this partition is read."""
+        return (topic_id, partition) in self._positions
+
+    def matching(self, topic: str | None, partition: int | None) -> list[Position]:
+        """Return the partitions of a topic (its full name; None for all) with a number (None for any)."""
+        return [
+            position
+            for position in self
+            if topic in (None, position.topic.name) and partition in (None, position.partition)
+        ]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether something can be handed out, or raised, without waiting."""
+        return any(position.is_ready for position in self)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every partition has an end and it is reached."""
+        return all(position.is_finished for position in self)
+
+    def next_fetch(self, max_wait_us: int) -> Sent | None:
+        """Return what to ask for, or None if there is nothing."""
+        wanted = [position for position in self if position.has_more and not position.is_paused]
+        suspects = [position for position in wanted if position.must_verify]
+        asked = suspects or wanted
+        if not asked:
+            return None
+        message = Fetch(
+            [position.question(FETCH_BYTES) for position in asked],
+            max_bytes=FETCH_BYTES,
+            max_wait_us=max_wait_us,
+            verify=bool(suspects),
+            timestamps=self._times,
+            metadata_version=self.metadata_version,
+        )
+        return Sent(message, {(at.topic.id, at.partition): at.seeks for at in asked})
+
+    def take(self, sent: Sent, reply: FetchReply, bulk: memoryview) -> bool:
+        """Keep what a fetch brought; return whether it is better to pause before the next one."""
+        start, pause = 0, False
+        for result in reply.results:
+            place = (result.topic_id, result.partition)
+            end = start + result.bulk_bytes
+            position = self._positions.get(place)
+            if position is not None and position.seeks == sent.seeks.get(place):
+                position.take(result, bulk[start:end])
+                if position.error is not None and position.error.retriable:
+                    position.error, pause = None, True
+                # Who had something goes to the end of the line: a full reply holds what stood in front.
+                self._positions[place] = self._positions.pop(place)
+            start = end
+        return pause
+
+    def next_batch(self) -> MessageBatch | Skipped | None:
+        """Return the next batch to hand out, a hole that was passed over, or None. Raises what stops a partition."""
+        for position in self:
+            if not position.is_ready:
+                continue
+            try:
+                batch = position.next_batch(self._times, self.max_payload_bytes)
+            except TidelogError as error:
+                next_offset = self._offset_behind(error)
+                if next_offset is None:
+                    raise
+                position.seek(next_offset)
+                return Skipped(f"{position.topic.shown}/{position.partition}", error, next_offset)
+            if batch is not None:
+                return batch
+        return None
+
+    def _offset_behind(self, error: TidelogError) -> int | None:
+        """Return where to go on behind a hole, if the user wants that and the error says it."""
+        found = None
+        if isinstance(error, CorruptError) and self._policy.skips_damage:
+            found = error.details.get("next")
+        elif isinstance(error, TruncatedError) and self._policy.skips_gaps:
+            found = error.details.get("end")
+        elif isinstance(error, OffsetOutOfRangeError) and self._policy.skips_gaps:
+            # Below the range the oldest record is the nearest, past it the end.
+            start, end, offset = (error.details.get(name) for name in ("start", "end", "offset"))
+            found = end if isinstance(offset, int) and isinstance(end, int) and offset > end else start
+        return found if isinstance(found, int) else None

@@ -1,0 +1,62 @@
+"""Which topics a reader reads: names, or a pattern that topics made later can match too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ...protocol.errors import TidelogError
+from ...protocol.messages import Metadata, MetadataReply
+from ...protocol.topic_name import full_name, is_internal, short_name
+from .directory import TopicEntry
+
+TopicChoice = str | Iterable[str] | re.Pattern[str]
+
+
+class Subscription:
+    """The topics a user asked for. A pattern must match a whole name as it is shown."""
+
+    __slots__ = ("_names", "_pattern", "partition")
+
+    def __init__(self, topics: TopicChoice, partition: int | None, namespace: str) -> None:
+        self.partition = partition
+        self._pattern: re.Pattern[str] | None = None
+        self._names: list[str] = []
+        if isinstance(topics, re.Pattern):
+            self._pattern = topics
+        else:
+            names = [topics] if isinstance(topics, str) else list(topics)
+            self._names = list(dict.fromkeys(full_name(name, namespace) for name in names))
+            if not self._names:
+                raise ValueError("expected at least one topic, found none")
+
+    def __repr__(self) -> str:
+        return f"<Subscription to {self._pattern.pattern if self._pattern else ', '.join(self._names)}>"
+
+    def question(self) -> Metadata:
+        """Return the request that tells what exists."""
+        return Metadata(None if self._pattern is not None else self._names)
+
+    def missing(self, reply: MetadataReply) -> TidelogError | None:
+        """Return why a topic that was asked for by name is not there."""
+        return reply.errors[0].error.error() if reply.errors else None
+
+    def places(self, reply: MetadataReply) -> list[tuple[TopicEntry, int]]:
+        """Return every partition to read. Raises ValueError when the chosen one does not exist."""
+        found: list[tuple[TopicEntry, int]] = []
+        for info in reply.topics:
+            if self._pattern is not None and not self._matches(info.name):
+                continue
+            entry = TopicEntry.of(info, reply.version)
+            if self.partition is None:
+                found += [(entry, index) for index in range(entry.partitions)]
+            elif not 0 <= self.partition < entry.partitions:
+                raise ValueError(
+                    f"partition: expected 0 to {entry.partitions - 1} in topic {entry.shown!r}, found {self.partition}"
+                )
+            else:
+                found.append((entry, self.partition))
+        return found
+
+    def _matches(self, name: str) -> bool:
+        return not is_internal(name) and bool(self._pattern and self._pattern.fullmatch(short_name(name)))
