@@ -102,10 +102,10 @@ class Topics:
         topic = self._by_name.get(name)
         if topic is not None:
             return topic
-        nearest = nearest_name(name, (other for other in self._by_name if not is_internal(other)))
-        hint = f'; did you mean "{short_name(nearest)}"?' if nearest else ""
-        shown = nearest and short_name(nearest)
-        raise UnknownTopicError(f'no topic "{short_name(name)}"{hint}', name=short_name(name), nearest=shown)
+        shown = short_name(name)
+        nearest = nearest_name(shown, (short_name(other) for other in self._by_name if not is_internal(other)))
+        hint = f'; did you mean "{nearest}"?' if nearest else ""
+        raise UnknownTopicError(f'no topic "{shown}"{hint}', name=shown, nearest=nearest)
 
     def by_id(self, topic_id: int) -> Topic:
         """Return a topic by id. Raises UnknownTopicIdError."""

@@ -201,23 +201,24 @@ class Core:
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def _next(self, files: Files) -> Core:
-        clock = VirtualClock(self.clock.wall_us() + SECOND)
+    def next_process(self, files: Files, downtime_us: int = SECOND) -> Core:
+        """Start again on these files, some time later."""
+        clock = VirtualClock(self.clock.wall_us() + downtime_us)
         return Core(files, clock=clock, defaults=self.defaults, max_unsynced_bytes=self.commit.max_unsynced_bytes)
 
-    def after_stop(self) -> Core:
+    def after_stop(self, downtime_us: int = SECOND) -> Core:
         """Stop cleanly, and start again."""
         self.settle()
         self.topics.close()
-        return self._next(self.files)
+        return self.next_process(self.files, downtime_us)
 
     def after_kill(self) -> Core:
         """Die by kill -9, and start again."""
-        return self._next(_model(self.files).kill())
+        return self.next_process(_model(self.files).kill())
 
     def after_power_loss(self, rng: random.Random) -> Core:
         """Lose power, and start again on one of the possible disks."""
-        return self._next(_model(self.files).crash(rng))
+        return self.next_process(_model(self.files).crash(rng))
 
 
 def start(files: Files | None = None, **settings: SettingValue) -> tuple[Core, Partition]:
