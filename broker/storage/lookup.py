@@ -78,7 +78,24 @@ def _batch_at(segment: Segment, position: int) -> Found | None:
     if not verify_local(data.view, position, data.seed, position):
         return None
     header = BatchHeader.read(data.view, position)
-    return Found(position, position + header.batch_length, header.base_offset, header.end_offset)
+    end_position = position + header.batch_length
+    if _offset_at(segment, data.view, end_position) != header.end_offset:
+        return None
+    return Found(position, end_position, header.base_offset, header.end_offset)
+
+
+def _offset_at(segment: Segment, view: memoryview, position: int) -> int:
+    """Return the offset that the batches before a position must end at.
+
+    How many records a batch has is covered by its body's checksum only, which a lookup does not compute; that
+    the next batch goes on there is as good.
+    """
+    gap = segment.gap_at(position)
+    if gap is not None:
+        return gap.start
+    if position == segment.end_position:
+        return segment.end_offset
+    return BatchHeader.read(view, position).base_offset if position + HEADER_BYTES <= len(view) else -1
 
 
 def find_run(segment: Segment, first: Found, max_bytes: int, upto: int, end_hint: int | None = None) -> Run | None:
@@ -208,9 +225,16 @@ def _walk(segment: Segment, position: int) -> Iterator[Entries]:
     """Yield batches from a position up to the segment's end or the first bad header."""
     data = segment.bytes()
     step = _FIRST_STEP
-    while position < len(data.view):
-        walk: Walk = walk_headers(data.view, position=position, end=len(data.view), seed=data.seed, limit=step)
+    end = len(data.view) if segment.gap_at(position) is None else position
+    end = segment.next_gap_position(position, end)
+    while position < end:
+        walk: Walk = walk_headers(data.view, position=position, end=end, seed=data.seed, limit=step)
         if len(walk):
+            ends = end_offsets(walk.entries)
+            if (walk.entries["base_offset"][1:] != ends[:-1]).any():
+                raise UnreadableError
+            if _offset_at(segment, data.view, walk.position) != int(ends[-1]):
+                raise UnreadableError
             yield walk.entries
         if walk.reason is not StopReason.LIMIT:
             return

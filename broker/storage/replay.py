@@ -141,7 +141,7 @@ class Replay:
             builder.accept(entries)
             self._take(data, entries)
 
-        found = scan_sealed(data, start, segment.end_offset, accept, check_bodies=True)
+        found = scan_sealed(data, start, segment.end_offset, accept)
         self._note(segment, found)
         builder.index.close(segment.end_offset, found.position, self._state.last_append_us)
         segment.index = builder.index
@@ -178,10 +178,11 @@ class Replay:
 
         found = scan_tail(data, start, proven, self._window, accept)
         self._note(segment, found)
-        self._done.gaps = found.gaps
+        self._done.gaps = list(found.gaps)
         self._done.is_torn = found.is_torn and has_data(data, found.position)
         if found.offset < self._least_end:
             self._state.damage.add(found.offset, self._least_end)
+            segment.gaps.append(Gap(found.position, len(data.view), found.offset, self._least_end))
             self._done.tail = Tail(self._least_end, self._least_end)
         elif tail or has_data(data, found.position):
             self._done.tail = self._copy_of(data, found, join(tail))

@@ -1,6 +1,6 @@
 """Decide, from a segment's bytes alone, which batches are in it: what is good, torn, or damaged.
 
-Reading goes from batch to batch. A batch is good when its header's checksums hold, its epoch is not below its
+Reading goes from batch to batch. A batch is good when its checksums hold, its epoch is not below its
 predecessor's and its base offset is the next. At the first that is not good:
 
     in a sealed segment, or below what was proven to be synced     it is damage
@@ -8,9 +8,9 @@ predecessor's and its base offset is the next. At the first that is not good:
     higher base offset and says that more than it was synced       it is damage
     otherwise                                                      it is a torn tail: the log ends here
 
-After damage, reading goes on at the next batch whose offset is not lower than the one expected. Recovery
-checks bodies too (a power loss may keep a header and lose its body, and a fold reads records); rebuilding an
-index does not. Nothing here writes.
+After damage, reading goes on at the next batch whose offset is not lower than the one expected. Bodies are
+checked as well: a power loss may keep a header and lose its body, and the number of records, which decides
+where the next batch belongs, is covered by the body's checksum alone. Nothing here writes.
 """
 
 from collections.abc import Callable, Iterator
@@ -72,9 +72,9 @@ class Scan:
 Accept = Callable[[Entries], None]
 
 
-def scan_sealed(segment: SegmentBytes, start: Place, stop_offset: int, accept: Accept, *, check_bodies: bool) -> Scan:
+def scan_sealed(segment: SegmentBytes, start: Place, stop_offset: int, accept: Accept) -> Scan:
     """Read a segment that ends where the next one begins, at `stop_offset`; whatever is missing is damage."""
-    scanner = _Scanner(segment, start, accept, stop_offset=stop_offset, check_bodies=check_bodies)
+    scanner = _Scanner(segment, start, accept, stop_offset=stop_offset)
     scanner.run()
     found = scanner.found
     if found.offset < stop_offset:
@@ -85,7 +85,7 @@ def scan_sealed(segment: SegmentBytes, start: Place, stop_offset: int, accept: A
 
 def scan_tail(segment: SegmentBytes, start: Place, proven: Place, window: int, accept: Accept) -> Scan:
     """Read the last segment of a log, of which everything up to `proven` is known to have been synced."""
-    scanner = _Scanner(segment, start, accept, proven=proven, window=window, check_bodies=True)
+    scanner = _Scanner(segment, start, accept, proven=proven, window=window)
     scanner.run()
     return scanner.found
 
@@ -100,14 +100,12 @@ class _Scanner:
         stop_offset: int | None = None,
         proven: Place | None = None,
         window: int = 0,
-        check_bodies: bool,
     ) -> None:
         self._segment = segment
         self._accept = accept
         self._stop_offset = stop_offset
         self._proven_position = len(segment.view) if proven is None else proven.position
         self._window = window
-        self._check_bodies = check_bodies
         self.found = Scan(start.position, start.offset, start.epoch)
 
     def run(self) -> None:
@@ -129,7 +127,7 @@ class _Scanner:
         return self._stop_offset is not None and self.found.offset >= self._stop_offset
 
     def _good_prefix(self, entries: Entries) -> int:
-        """Return how many of these batches continue the log and have an intact body where that is in doubt."""
+        """Return how many of these batches continue the log with an intact body."""
         if len(entries) == 0:
             return 0
         ends = end_offsets(entries)
@@ -139,10 +137,9 @@ class _Scanner:
         if self._stop_offset is not None:
             good &= ends <= self._stop_offset
         count = len(entries) if good.all() else int(good.argmin())
-        if self._check_bodies:
-            for place in range(count):
-                if not is_body_intact(self._segment.view, entries[place]):
-                    return place
+        for place in range(count):
+            if not is_body_intact(self._segment.view, entries[place]):
+                return place
         return count
 
     def _take(self, entries: Entries) -> None:

@@ -126,7 +126,7 @@ class Segments:
     def _rebuild(self, segment: Segment) -> None:
         builder = IndexBuilder(self.settings.index_interval_bytes)
         start = Place(SEGMENT_HEADER_BYTES, segment.base_offset)
-        found = scan_sealed(segment.bytes(), start, segment.end_offset, builder.accept, check_bodies=False)
+        found = scan_sealed(segment.bytes(), start, segment.end_offset, builder.accept)
         segment.gaps = found.gaps
         for gap in found.gaps:
             self.damage.add(gap.start, gap.end)
