@@ -10,7 +10,9 @@ import typer
 
 def register(app: typer.Typer) -> None:
     """Add the broker's commands to the command line."""
-    from . import config, serve
+    from . import check, config, dump, serve
 
     serve.register(app)
     config.register(app)
+    check.register(app)
+    dump.register(app)
