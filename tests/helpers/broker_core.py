@@ -214,11 +214,11 @@ class Core:
 
     def after_kill(self) -> Core:
         """Die by kill -9, and start again."""
-        return self.next_process(_model(self.files).kill())
+        return self.next_process(model(self).kill())
 
     def after_power_loss(self, rng: random.Random) -> Core:
         """Lose power, and start again on one of the possible disks."""
-        return self.next_process(_model(self.files).crash(rng))
+        return self.next_process(model(self).crash(rng))
 
 
 def start(files: Files | None = None, **settings: SettingValue) -> tuple[Core, Partition]:
@@ -227,8 +227,9 @@ def start(files: Files | None = None, **settings: SettingValue) -> tuple[Core, P
     return core, core.create("orders", 1, settings).partition(0)
 
 
-def _model(files: Files) -> PowerLossFiles:
-    inner = getattr(files, "inner", files)
+def model(core: Core) -> PowerLossFiles:
+    """Return the disk model that a core runs on."""
+    inner = getattr(core.files, "inner", core.files)
     assert isinstance(inner, PowerLossFiles), "only a disk model can lose a process"
     return inner
 
