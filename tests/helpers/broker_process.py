@@ -1,44 +1,50 @@
-"""A real broker process that a test starts, kills, stops, continues and starts again on the same folder."""
+"""A real broker process, by the command line as a user starts it: killed, stopped, paused, started again."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-_READY = re.compile(r"tidelog serving on (tidelog://([0-9.]+):([0-9]+))")
-START_TIMEOUT_S = 30.0
+from tests.helpers.raw_peer import RawClient
+
+START_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 30
+_READY = re.compile(r"tidelog serving on tidelog://127\.0\.0\.1:([0-9]+)\n")
 
 
 class BrokerProcess:
-    """`python -m tidelog serve` on a data folder, ended by its own process id and no other's."""
+    """`python -m tidelog serve` on a data folder (None: in memory), ended by its own process id and no other's.
+
+    What it logs, over all its starts, is in the file `log`.
+    """
 
     def __init__(
         self,
-        data_dir: Path,
+        data_dir: Path | None,
         *,
-        listen: str = "127.0.0.1:0",
+        log: Path | None = None,
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.data_dir = data_dir
+        where = ["--in-memory"] if data_dir is None else ["--data-dir", str(data_dir)]
+        if log is None:
+            assert data_dir is not None, "a broker in memory needs a log file"
+            log = data_dir.parent / "broker.log"
+        self.log = log
         self.starts = 0
-        self.output: list[str] = []
-        self._listen = listen
-        self._arguments = list(arguments)
-        self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
-        self._process: subprocess.Popen[str] | None = None
-        self._readers: list[threading.Thread] = []
-        self._ready = threading.Event()  # it serves, or its output ended
-        self._serving = False
-        self._address: tuple[str, int] | None = None
+        self.ready_line = ""
+        self.port = 0  # any free one at first; the same one over restarts
+        self._arguments = [*where, *arguments]
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> BrokerProcess:
         self.start()
@@ -49,104 +55,106 @@ class BrokerProcess:
     ) -> None:
         if self._process is not None:
             self.kill()
-        if error is not None and hasattr(error, "add_note"):
-            error.add_note("the broker's last lines:\n" + "\n".join(self.output[-40:]))
+        if error is not None:
+            error.add_note("the broker's last lines:\n" + self._last_lines())
 
     @property
-    def pid(self) -> int:
-        """The process id of the running broker."""
+    def process(self) -> subprocess.Popen[bytes]:
+        """The running process."""
         assert self._process is not None, "the broker is not running"
-        return self._process.pid
+        return self._process
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port; the port stays the same over restarts."""
-        assert self._address is not None, "the broker was never ready"
-        return self._address
+        """Where it listens."""
+        return ("127.0.0.1", self.port)
 
     @property
     def url(self) -> str:
         """What a client takes."""
-        return "tidelog://{}:{}".format(*self.address)
+        return f"tidelog://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start on the folder, and return when the broker says that it serves."""
+        """Start on the folder, and return when it says that it serves."""
         assert self._process is None, "the broker is running already"
-        self._ready, self._serving = threading.Event(), False
-        command = [sys.executable, "-m", "tidelog", "serve"]
-        command += ["--data-dir", str(self.data_dir), "--listen", self._listen, *self._arguments]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env=self._environment,
-        )
+        command = [sys.executable, "-m", "tidelog", "serve", "--listen", f"127.0.0.1:{self.port}", *self._arguments]
+        with self.log.open("ab") as stderr:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=self._environment
+            )
         self.starts += 1
-        self._readers = [
-            threading.Thread(target=self._read, args=(stream,), daemon=True)
-            for stream in (self._process.stdout, self._process.stderr)
-        ]
-        for reader in self._readers:
-            reader.start()
-        if not self._ready.wait(START_TIMEOUT_S) or not self._serving:
+        self.ready_line = self._read_line()
+        match = _READY.fullmatch(self.ready_line)
+        if match is None:
             self.kill()
-            raise AssertionError("the broker did not start:\n" + "\n".join(self.output[-40:]))
-        self._listen = "{}:{}".format(*self._address)
+            raise AssertionError(f"the broker did not start: {self.ready_line!r}\n{self._last_lines()}")
+        self.port = int(match[1])
+
+    def _read_line(self) -> str:
+        output = self.process.stdout
+        assert output is not None
+        readable, _, _ = select.select([output], [], [], START_TIMEOUT_S)
+        return output.readline().decode() if readable else ""
+
+    def _last_lines(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
+
+    def connect(self) -> RawClient:
+        """Return a connection that has said Hello."""
+        client = RawClient(self.address)
+        client.greet()
+        return client
+
+    def status(self, field: str) -> int:
+        """Return a number of /proc/PID/status."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        match = re.search(rf"^{field}:\s+(\d+)", text, re.MULTILINE)
+        assert match is not None, f"no {field} in {text}"
+        return int(match[1])
 
     def kill(self) -> None:
         """Kill -9, and wait until it is gone."""
-        self._signal(signal.SIGKILL)
-        self._reap()
+        self.send_signal(signal.SIGKILL)
+        self.wait()
 
-    def terminate(self, timeout: float = 30.0) -> int:
-        """Ask it to stop (SIGTERM); return its exit code."""
-        self._signal(signal.SIGTERM)
-        return self.wait(timeout)
-
-    def wait(self, timeout: float = 30.0) -> int:
-        """Wait for it to end by itself; return its exit code."""
-        assert self._process is not None, "the broker is not running"
-        self._process.wait(timeout)
-        return self._reap()
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ask it to stop; return its exit code."""
+        self.send_signal(number)
+        return self.wait()
 
     def restart(self) -> None:
-        """Kill -9 and start again on the same folder and port."""
+        """Kill -9, and start again on the same folder and port."""
         self.kill()
         self.start()
 
     def pause(self) -> None:
         """Stop it in its tracks (SIGSTOP): connections stay, nothing answers."""
-        self._signal(signal.SIGSTOP)
+        self.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on (SIGCONT)."""
-        self._signal(signal.SIGCONT)
+        self.send_signal(signal.SIGCONT)
 
-    def _signal(self, number: int) -> None:
-        assert self._process is not None, "the broker is not running"
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+    def send_signal(self, number: int) -> None:
+        """Send a signal, if it is still there to take it."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(number)
 
-    def _reap(self) -> int:
-        assert self._process is not None
-        code = self._process.wait(30)
-        for reader in self._readers:
-            reader.join(5)
-        for stream in (self._process.stdout, self._process.stderr):
-            if stream is not None:
-                stream.close()
-        self._process = None
+    def wait(self) -> int:
+        """Wait until it has ended; return its exit code."""
+        process, self._process = self.process, None
+        code = process.wait(STOP_TIMEOUT_S)
+        if process.stdout is not None:
+            process.stdout.close()
         return code
 
-    def _read(self, stream: object) -> None:
-        for line in stream:  # type: ignore[attr-defined]
-            self.output.append(line.rstrip("\n"))
-            match = _READY.search(line)
-            if match:
-                self._address = (match[2], int(match[3]))
-                self._serving = True
-                self._ready.set()
-        self._ready.set()  # the stream's end, too, ends the waiting
+
+@contextmanager
+def broker_process(
+    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[BrokerProcess]:
+    """Run a broker on `folder`/data, or in memory, and see to it that it is gone afterwards."""
+    data_dir = None if "--in-memory" in arguments else folder / "data"
+    others = [argument for argument in arguments if argument != "--in-memory"]
+    with BrokerProcess(data_dir, log=folder / "broker.log", arguments=others, environment=environment) as broker:
+        yield broker
