@@ -98,6 +98,7 @@ class Broker:
                 async with trio.open_nursery() as nursery:
                     server = self._start_parts(nursery, topics)
                     nursery.start_soon(server.serve, listeners)
+                    self._log_start(topics)
                     task_status.started(self)
                     await self._stopping.wait()
                     await self._drain(server)
@@ -105,6 +106,7 @@ class Broker:
             finally:
                 with trio.CancelScope(shield=True):
                     await trio.to_thread.run_sync(topics.close)
+                get_logger().info("stopped")
         finally:
             self._files.close()
 
@@ -237,11 +239,24 @@ class Broker:
 
     # -- the end -------------------------------------------------------------------------------------------------
 
+    def _log_start(self, topics: Topics) -> None:
+        found = topics.report
+        get_logger().info(
+            "serving",
+            url=" ".join(map(str, self.addresses)),
+            partitions=found.partitions,
+            recovered_in_ms=found.duration_us // 1000,
+            scanned_bytes=found.scanned_bytes,
+            torn=found.torn,
+            damaged_records=found.damaged_records,
+        )
+        for partition, reason in found.offline.items():
+            get_logger().error("partition offline", partition=partition, reason=reason)
+
     async def _drain(self, server: Server) -> None:
         get_logger().info("stopping")
-        timeout_s = self._config.broker.drain_timeout_us / 1e6
         with self._drain_scope:
-            await server.drain(timeout_s)
+            await server.drain(self._config.broker.drain_timeout_us / 1e6)
 
 
 def _report(event: str, **fields: str | int) -> None:

@@ -14,26 +14,39 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 Event = MutableMapping[str, object]
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_NOTHING = 50  # above every event of ours
 _PLAIN = re.compile(r"[A-Za-z0-9._:/@+,~%-]+", re.ASCII)
 
 
-def configure(level: str = "info", style: str = "console", stream: TextIO | None = None) -> None:
-    """Set up the process's log. `style` is `console` or `json`; `stream` defaults to stderr."""
-    structlog.configure(
+def _make(level: int, style: str, stream: TextIO) -> FilteringBoundLogger:
+    # Wrapped here, not by structlog.configure: that belongs to the program a broker may be embedded in.
+    return structlog.wrap_logger(
+        structlog.WriteLogger(stream),
         processors=[_add_time_and_level, _add_traceback, _as_json if style == "json" else _as_text],
-        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.WriteLoggerFactory(stream or sys.stderr),
-        cache_logger_on_first_use=False,
+        wrapper_class=structlog.make_filtering_bound_logger(level),
     )
 
 
-def get_logger() -> structlog.typing.FilteringBoundLogger:
-    """Return the logger; what it does is decided by `configure`, also later."""
-    return structlog.get_logger()
+def configure(level: str = "info", style: str = "console", stream: TextIO | None = None) -> None:
+    """Let the broker's events be seen. `style` is `console` or `json`; `stream` defaults to stderr."""
+    global _logger
+    _logger = _make(_LEVELS[level], style, stream or sys.stderr)
+
+
+def silence() -> None:
+    """Let nothing be seen: how it is until `configure`, as in a broker that runs inside another program."""
+    global _logger
+    _logger = _make(_NOTHING, "console", sys.stderr)
+
+
+def get_logger() -> FilteringBoundLogger:
+    """Return the logger as it is configured now."""
+    return _logger
 
 
 def escape(text: str) -> str:
@@ -67,3 +80,6 @@ def _as_text(_logger: object, _method: str, event: Event) -> str:
 def _value(value: object) -> str:
     text = value if isinstance(value, str) else str(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text).replace("\x7f", "\\u007f")
+
+
+_logger = _make(_NOTHING, "console", sys.stderr)

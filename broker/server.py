@@ -135,11 +135,13 @@ class Server:
             await self._all_gone.wait()
 
     async def _serve(self, session: Session) -> None:
+        get_logger().debug("connected", peer=session.peer)
         try:
             await session.run()
         except Exception:
             get_logger().exception("session failed", peer=session.peer)
         finally:
+            get_logger().debug("disconnected", peer=session.peer, client=session.client)
             self._sessions.discard(session)
             self._around.metrics.connections = len(self._sessions)
             if self._is_closing and not self._sessions:
