@@ -32,6 +32,10 @@ class FakeLog:
     def unsynced_bytes(self) -> int:
         return self.end_offset - self.synced_offset
 
+    @property
+    def needs_sync(self) -> bool:
+        return not self.fenced and self.unsynced_bytes > 0
+
     def begin_sync(self) -> int | None:
         return self.end_offset if self.unsynced_bytes else None
 
