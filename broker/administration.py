@@ -112,7 +112,7 @@ class Administration:
         except TidelogError:
             self._services.report("topic not created", name=name)
             yield self._meta.record(TopicDeleted(record.id))
-            yield from self._remove_folders(record.id, count)
+            yield from self._remove_folders(record.id)
             raise
         topic = Topic(record, settings, self._partitions(record.id, 0, logs, settings))
         self._registry.publish(topic)
@@ -228,14 +228,14 @@ class Administration:
         yield self._meta.record(TopicDeleted(topic.id))
         self._registry.withdraw(topic)
         yield from [_deferred(partition.delete) for partition in topic.partitions]
-        yield from self._remove_folders(topic.id, topic.partition_count)
+        yield from self._remove_folders(topic.id)
         return topic.id
 
-    def _remove_folders(self, topic_id: int, partitions: int) -> Flow[None]:
+    def _remove_folders(self, topic_id: int) -> Flow[None]:
         """Remove the folders of a deleted topic; what cannot be removed now is removed at the next start."""
         files = self._services.files
         try:
-            yield offloaded(self._services.offload, lambda: remove_partitions(files, topic_id, partitions))
+            yield offloaded(self._services.offload, lambda: remove_partitions(files, topic_id))
         except TidelogError as error:
             self._services.report("folders not removed", topic_id=topic_id, why=error.message)
             return

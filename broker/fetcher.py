@@ -48,6 +48,8 @@ class Fetcher:
         log may know of new damage."""
         self.log = log
         """Replaced when the partition is reopened."""
+        self.gone: TidelogError | None = None
+        """Set when the topic was deleted: what every reader is answered from then on."""
         self._visible = visible
         self._when_visible = when_visible
         self._offload = offload
@@ -97,7 +99,8 @@ class Fetcher:
         return answer
 
     def get(self, offset: int) -> Sequence[FileSlice]:
-        """Return the stored batch that holds a visible record. Raises NotFoundError, CorruptError."""
+        """Return the stored batch that holds a visible record. Raises NotFoundError or CorruptError."""
+        self._check_gone()
         start, end = self.log.start_offset, self._visible()
         if not start <= offset < end:
             why = "retention has removed those before it" if offset < start else "nothing more is there yet"
@@ -106,7 +109,12 @@ class Fetcher:
             )
         return self.log.read(offset, max_bytes=1, upto=end).slices
 
+    def _check_gone(self) -> None:
+        if self.gone is not None:
+            raise self.gone
+
     def _check(self, position: FetchPosition) -> None:
+        self._check_gone()
         # Asked in this order, a reader that is ahead of what survived hears so, and not that its offset is invalid.
         if position.epoch:
             self.log.check_position(position.epoch, position.offset)
@@ -175,6 +183,7 @@ class Fetcher:
         return answer
 
     def _find(self, query: OffsetQuery) -> int:
+        self._check_gone()
         end = self._visible()
         match query.kind:
             case OffsetKind.EARLIEST:

@@ -72,7 +72,8 @@ def open_partitions(
         tables.append(ProducerTable(services.time.boottime_us(), named_epoch=state.named_epochs.get))
         folder = f"{one.folder}/{MESSAGES_FOLDER}"
         specs.append(LogSpec(folder, one.log_id, one.settings, epoch, tables[-1]))
-    opened = Log.open_many(services.files, specs, now_us=services.time.now_us())
+    # The wall clock, not the broker's time: a worker must not move that on beside the loop.
+    opened = Log.open_many(services.files, specs, now_us=services.time.wall_us())
     for place, table, log in zip(places, tables, opened, strict=True):
         if isinstance(log, TidelogError):
             results[place] = log
@@ -123,10 +124,12 @@ def _quarantine_known(log: Log, state: MetaState) -> None:
             log.quarantine(found.start, end)
 
 
-def remove_partitions(files: Files, topic_id: int, partitions: int) -> None:
-    """Remove the folders of a deleted topic; raises OSError."""
-    for index in range(partitions):
-        files.remove_folder(partition_folder(topic_id, index))
+def remove_partitions(files: Files, topic_id: int) -> None:
+    """Remove all folders of a deleted topic; raises OSError."""
+    for name in files.list_folder(PARTITIONS_FOLDER):
+        found = parse_folder(name)
+        if found is not None and found[0] == topic_id:
+            files.remove_folder(f"{PARTITIONS_FOLDER}/{name}")
     files.sync_folder(PARTITIONS_FOLDER)
 
 

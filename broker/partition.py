@@ -219,7 +219,7 @@ class Partition:
 
     def _record_damage(self) -> None:
         found = self.log.take_new_damage()
-        if found:
+        if found and self._gone is None:
             self._on_damage(self, found)
 
     # -- its life ------------------------------------------------------------------------------------------------
@@ -259,6 +259,7 @@ class Partition:
             f"expected a topic that exists, found that the one of id {self.topic_id} was deleted",
             topic_id=self.topic_id,
         )
+        self._fetcher.gone = self._gone
         self._queue.close(self._gone)
 
         def close() -> None:

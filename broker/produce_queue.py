@@ -19,7 +19,7 @@ from functools import partial
 
 from ..protocol.batch import HEADER_BYTES, BatchHeader
 from ..protocol.durability import Durability
-from ..protocol.errors import OverloadedError, TidelogError
+from ..protocol.errors import BatchTooLargeError, OverloadedError, TidelogError
 from ..protocol.limits import BatchLimits
 from ..protocol.messages import BatchResult, ErrorInfo
 from .batch_check import LOOP_BUDGET, MAX_BATCHES, BatchCheck
@@ -66,10 +66,20 @@ class ProduceQueue:
     def offer(
         self, bulk: memoryview, limits: BatchLimits, word: Durability, max_wait_us: int
     ) -> Produced | Deferred[Produced]:
-        """Store the batches in `bulk` as soon as it is their turn."""
+        """Store the batches in `bulk` as soon as it is their turn.
+
+        Raises BatchTooLargeError for more than may ever wait for the disk, OverloadedError when too many wait.
+        """
+        commit = self._services.commit
+        if len(bulk) > commit.max_unsynced_bytes:
+            raise BatchTooLargeError(
+                f"expected at most {commit.max_unsynced_bytes} bytes in one request, found {len(bulk)}",
+                limit=commit.max_unsynced_bytes,
+                found=len(bulk),
+            )
         check = BatchCheck(bulk, limits)
         check.run(LOOP_BUDGET)
-        if not self._waiting and check.is_done and self._services.commit.has_room(len(bulk)):
+        if not self._waiting and check.is_done and commit.has_room(len(bulk)):
             return self._store(bulk, check, word)
         if len(self._waiting) >= MAX_WAITING:
             raise OverloadedError(f"expected at most {MAX_WAITING} requests to wait at a partition, found more")

@@ -56,9 +56,9 @@ def start_topics(services: Services, meta: MetaLog, registry: Registry, defaults
 
 
 def _finish_deletions(services: Services, meta: MetaLog) -> None:
-    for topic_id, partitions in list(meta.state.tombstones.items()):
+    for topic_id in list(meta.state.tombstones):
         try:
-            remove_partitions(services.files, topic_id, partitions)
+            remove_partitions(services.files, topic_id)
         except OSError as error:
             services.report("folders not removed", topic_id=topic_id, why=str(error))
         else:

@@ -29,7 +29,6 @@ from .storage.retention import Expired
 from .storage.sync_round import SyncTask, run_round
 from .topic import Topic
 from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
-from .watches import Wake
 
 __all__ = ["Created", "StartReport", "Topic", "TopicDefaults", "TopicLimits", "Topics", "TopicsStatistics"]
 
@@ -227,8 +226,6 @@ class Topics:
 
     def close(self, *, clean: bool = True) -> None:
         """Make everything durable and close all logs; blocks. No round and no upkeep may be out."""
-        for partition in self._partitions():
-            partition.wake(Wake.CHANGED)
         logs: list[Log] = [partition.log for partition in self._partitions()]
         logs.append(self._meta.log)
         if clean:

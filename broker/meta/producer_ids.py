@@ -10,7 +10,7 @@ from collections import deque
 
 from ...protocol.errors import InvalidRequestError
 from ...protocol.messages import InitProducerReply
-from ..deferred import Deferred, failed, resolved
+from ..deferred import Deferred, failed
 from ..producer_id import NAMED_PRODUCER
 from .facts import ProducerIdsReserved, ProducerNamed
 from .meta_log import PRODUCER_ID_BLOCK, MetaLog
@@ -40,13 +40,14 @@ class ProducerIds:
         return self._take_nameless() if name is None else self._take_named(name)
 
     def _take_nameless(self) -> Deferred[InitProducerReply]:
+        answer: Deferred[InitProducerReply] = Deferred()
+        if self._next < self._upto and not self._waiting:
+            answer.resolve(InitProducerReply(self._next, 0))
+            self._next += 1
+        else:
+            self._waiting.append(answer)
         if self._upto - self._next <= RESERVE_BELOW:
             self._reserve()
-        if self._next < self._upto and not self._waiting:
-            self._next += 1
-            return resolved(InitProducerReply(self._next - 1, 0))
-        answer: Deferred[InitProducerReply] = Deferred()
-        self._waiting.append(answer)
         return answer
 
     def _reserve(self) -> None:

@@ -68,7 +68,7 @@ class MetaSnapshot(msgspec.Struct, array_like=True):
     producer_ids_upto: int
     topics: list[TopicRecord]
     counts: dict[str, int]
-    tombstones: dict[int, int]
+    tombstones: list[int]
     named: dict[str, NamedProducer]
     quarantined: dict[int, list[Quarantine]]
 
@@ -88,8 +88,8 @@ class MetaState:
     """Live topics by full name."""
     counts: dict[str, int] = field(default_factory=dict[str, int])
     """How often each name was made, those of deleted topics included."""
-    tombstones: dict[int, int] = field(default_factory=dict[int, int])
-    """Deleted topics whose folders may still exist -> their number of partitions."""
+    tombstones: set[int] = field(default_factory=set[int])
+    """Deleted topics whose folders may still exist."""
     named: dict[str, NamedProducer] = field(default_factory=dict[str, NamedProducer])
     named_epochs: dict[int, int] = field(default_factory=dict[int, int])
     """Named producers by id -> latest epoch."""
@@ -112,7 +112,7 @@ class MetaState:
                 self.producer_ids_upto,
                 list(self.topics.values()),
                 self.counts,
-                self.tombstones,
+                sorted(self.tombstones),
                 self.named,
                 self.quarantined,
             )
@@ -129,7 +129,7 @@ class MetaState:
         self.topics = {topic.id: topic for topic in saved.topics}
         self.names = {topic.name: topic.id for topic in saved.topics}
         self.counts = saved.counts
-        self.tombstones = saved.tombstones
+        self.tombstones = set(saved.tombstones)
         self.named = saved.named
         self.named_epochs = {producer.id: producer.epoch for producer in saved.named.values()}
         self.quarantined = saved.quarantined
@@ -172,13 +172,13 @@ def _topic_deleted(state: MetaState, fact: TopicDeleted) -> None:
     state.version += 1
     topic = state.topics.pop(fact.topic_id)
     del state.names[topic.name]
-    state.tombstones[topic.id] = topic.partitions
+    state.tombstones.add(topic.id)
     for log_id in [log_id for log_id in state.quarantined if log_id >> 32 == topic.id]:
         del state.quarantined[log_id]
 
 
 def _topic_removed(state: MetaState, fact: TopicRemoved) -> None:
-    state.tombstones.pop(fact.topic_id, None)
+    state.tombstones.discard(fact.topic_id)
 
 
 def _partitions_made(state: MetaState, fact: PartitionsMade) -> None:

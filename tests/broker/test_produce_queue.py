@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.helpers.broker_core import SECOND, Core, batch, errors_of, start
 from tests.helpers.payloads import payload
 
 from tidelog.broker.deferred import Deferred
 from tidelog.protocol.batch import Codec, encode_batch
-from tidelog.protocol.errors import (
-    InvalidBatchError,
-    OverloadedError,
-)
+from tidelog.protocol.errors import BatchTooLargeError, InvalidBatchError, OverloadedError
 
 ACKNOWLEDGED = None
 
@@ -84,3 +82,13 @@ def test_produce_gives_up_after_its_wait() -> None:
     assert large.error.retriable
     assert small.result().results[0].base_offset == 1
     core.finish_round()
+
+
+def test_more_than_may_ever_wait_is_refused_at_once() -> None:
+    """A request that no amount of waiting could make room for is refused by its size, not after its patience."""
+    core = Core(max_unsynced_bytes=4_000)
+    partition = core.create("orders").partition(0)
+    with pytest.raises(BatchTooLargeError) as error:
+        partition.produce(batch(bytes(5_000)), max_wait_us=SECOND)
+    assert error.value.details["limit"] == 4_000
+    assert core.settle() == 0

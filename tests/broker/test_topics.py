@@ -228,6 +228,14 @@ def test_folders_that_cannot_be_removed_go_at_the_next_start() -> None:
     assert files.list_folder("partitions") == []
 
 
+def test_partitions_that_were_never_finished_go_with_their_topic() -> None:
+    """Folders of partitions that an interrupted change left behind are removed when the topic is."""
+    core, _partition = start()
+    core.files.make_folder("partitions/1-7")
+    core.wait(core.topics.delete("default/orders"))
+    assert core.files.list_folder("partitions") == []
+
+
 def test_a_stranger_in_the_folder_is_reported_never_removed() -> None:
     """Folders under `partitions` that no topic and no tombstone names are left alone and named at the start."""
     core, _partition = start()
