@@ -305,6 +305,9 @@ def test_deletion_answers_everybody_who_waits() -> None:
     assert isinstance(waits_for_room.error, UnknownTopicIdError)
     with pytest.raises(UnknownTopicIdError):
         partition.produce(batch(b"late"))
+    error = core.fetch(partition, 0).result.error
+    assert error is not None
+    assert isinstance(error.error(), UnknownTopicIdError)
     core.finish_round()
 
 
