@@ -19,7 +19,7 @@ from ..core.bounds import Bound
 from ..core.columns import Columns
 from ..core.deadline import Deadline
 from ..core.plan import Plan, consumer_plan, replay_plan
-from ..core.record import Data, Record, check_durability, check_priority, to_bytes, to_pairs
+from ..core.record import Data, Record, check_durability, check_priority, to_bytes, to_pairs, to_partition
 from ..core.subscription import TopicChoice
 from ..core.times import DEFAULT, Duration, Timeout, from_us, seconds, timeout_seconds, to_us
 from ..core.url import target
@@ -180,7 +180,7 @@ class AsyncClient:
             to_bytes(key, "key"),
             to_pairs(headers),
             check_priority(priority),
-            partition,
+            None if partition is None else to_partition(partition),
             runtime.wall_us() if timestamp is None else to_us(timestamp),
             timestamp is not None,
         )

@@ -135,12 +135,13 @@ class Connection:
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     async def wait(self, waiter: Waiter, until: float) -> bool:
-        """Return True once `waiter` is done, False at `until`; reading for all others meanwhile, if need be.
+        """Return whether `waiter` is done: once it is, or at `until`, or when it is stirred; reading for all others
+        meanwhile, if need be.
 
         Raises what broke the connection.
         """
         try:
-            while not waiter.done:
+            while not (waiter.done or waiter.is_stirred):
                 if self.error is not None:
                     raise copy_of(self.error)
                 bell = self._take_role_or_sit(waiter)
@@ -151,7 +152,7 @@ class Connection:
                     return waiter.done
         finally:
             self._leave(waiter)
-        return True
+        return waiter.done
 
     async def call(self, message: Message, until: float) -> Reply | None:
         """Send a request and return the reply, or None if it did not come before `until`."""
@@ -171,7 +172,7 @@ class Connection:
             bell = runtime.Bell()
             waiter.bell = bell
             self._sitting[waiter] = None
-            if waiter.done or self.error is not None:
+            if waiter.done or waiter.is_stirred or self.error is not None:
                 bell.set()
             return bell
 
@@ -193,10 +194,10 @@ class Connection:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     async def _read(self, waiter: Waiter, until: float) -> bool:
-        """Read until `waiter` is done or the connection broke; return False at `until`."""
+        """Read until `waiter` is done or stirred, or the connection broke; return False at `until`."""
         if runtime.TRIES_FIRST and self._receive() and waiter.done:
             await runtime.checkpoint()
-        while not waiter.done and self.error is None:
+        while not (waiter.done or waiter.is_stirred) and self.error is None:
             if not await self._poller.wait(write=bool(self._outgoing), until=until):
                 return False
             if self._outgoing:

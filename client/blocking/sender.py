@@ -49,7 +49,7 @@ class Sender:
     def one(self, name: str, record: Record, durability: int, deadline: Deadline) -> Receipt:
         """Store one message."""
         for attempt in range(MAX_REROUTES):
-            topic = self._session.topic(name, deadline, auto_create=True)
+            topic = self._topic(name, record.partition, deadline)
             check_size(record.size, self._session.max_message_bytes(topic))
             delivery = self._join(topic, record, durability, deadline)
             try:
@@ -65,7 +65,7 @@ class Sender:
     def many(self, name: str, columns: Columns, durability: int, deadline: Deadline) -> ReceiptBatch:
         """Store many messages."""
         for attempt in range(MAX_REROUTES):
-            topic = self._session.topic(name, deadline, auto_create=True)
+            topic = self._topic(name, columns.highest_partition, deadline)
             batch = _Many(topic, len(columns))
             try:
                 self._send_all(columns, batch, durability, deadline)
@@ -76,6 +76,17 @@ class Sender:
                 continue
             return batch.receipts(durability)
         raise AssertionError("the loop returns or raises")
+
+    def _topic(self, name: str, partition: int | None, deadline: Deadline) -> TopicEntry:
+        """Return the topic, made if need be; asked for anew if it did not have that partition when last seen."""
+        try:
+            topic = self._session.topic(name, deadline, auto_create=True)
+            if partition is not None and partition >= topic.partitions:
+                self._session.directory.forget(topic.name)
+                topic = self._session.topic(name, deadline, auto_create=True)
+        except TidelogError as error:
+            raise _with_details(error, stored=False) from error
+        return topic
 
     def _join(self, topic: TopicEntry, record: Record, durability: int, deadline: Deadline) -> Delivery:
         with self._lock:
@@ -139,6 +150,7 @@ class Sender:
             while not delivery.done:
                 connection = self._link.connection(deadline)
                 with self._lock:
+                    delivery.is_stirred = False
                     self._pump(connection)
                     due = self._outbox.next_due(runtime.now())
                 try:

@@ -26,6 +26,7 @@ from .record import (
     record_bytes,
     to_bytes_column,
     to_pairs,
+    to_partition,
     to_times_us,
 )
 
@@ -84,11 +85,20 @@ class Columns:
         self.timestamps_us = None if timestamps is None else to_times_us(timestamps)
         lanes, targets = _per_row(priority), _per_row(partition)
         self.priorities = check_priority(cast("int", priority)) if lanes is None else [*map(check_priority, lanes)]
-        self.partitions = cast("int | None", partition) if targets is None else targets
+        if targets is not None:
+            self.partitions: int | list[int] | None = [*map(to_partition, targets)]
+        else:
+            self.partitions = None if partition is None else to_partition(cast("int", partition))
         self._check_lengths()
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def highest_partition(self) -> int | None:
+        """The highest partition that was asked for by number."""
+        partitions = self.partitions
+        return max(partitions, default=None) if isinstance(partitions, list) else partitions
 
     def _check_lengths(self) -> None:
         columns = {

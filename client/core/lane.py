@@ -24,9 +24,6 @@ from ...protocol.messages import BatchResult, InitProducerReply
 from .backoff import Backoff
 from .parcel import JoinedParcel, Parcel
 
-MAX_SEQUENCE = 0xFFFF_FFFF
-"""u32 in a batch's header; at 10,000 batches a second to one partition that is five days."""
-
 
 class LaneState(Enum):
     """Whether batches may be sent."""
@@ -95,21 +92,12 @@ class Lane:
         """Whether nothing is on its way."""
         return not (self.unsent or self._in_flight or self._returned)
 
-    @property
-    def is_used_up(self) -> bool:
-        """Whether the identity has no sequence number left."""
-        return self._next_sequence > MAX_SEQUENCE
-
     def next_parcel(self, now: float) -> Parcel | None:
         """Return the parcel to send now, if any, dropping those that nobody waits for."""
         while self.unsent and not self.unsent[0].still_wanted():
             self.unsent.popleft()
         if not self.unsent or self.state is LaneState.HELD or now < self.not_before:
             return None
-        if self.is_used_up:  # those under the old identity come first
-            if self._in_flight:
-                return None
-            self.identity = None
         return self.unsent[0]
 
     def take(self, parcel: Parcel, identity: InitProducerReply) -> bytearray:
@@ -173,6 +161,9 @@ class Lane:
             self.identity = None
         if Verdict.REPEAT in verdicts:
             self.not_before = now + self._backoff.pause(chance)
+            for parcel in self.unsent:  # whoever waits for one of these has to send it when the pause is over
+                for delivery in parcel.deliveries:
+                    delivery.stir()
         self._returned = []
         self._refusals.clear()
         self.state = LaneState.OPEN

@@ -75,9 +75,7 @@ class Outbox:
         for lane in list(self._waiting):
             if self.in_flight >= MAX_PRODUCES_IN_FLIGHT:
                 return None
-            used = lane.identity
             parcel = lane.next_parcel(now)
-            self._replace(lane, used)
             if parcel is None:
                 if not lane.unsent:
                     del self._waiting[lane]
@@ -120,7 +118,8 @@ class Outbox:
         else:
             used = lane.identity
             lane.refused(parcel, _error_of(reply), now, chance)
-            self._replace(lane, used)
+            if lane.identity is None and self._identity is used:  # not the one again that it has just dropped
+                self._identity = None
         if lane.unsent:
             self._waiting[lane] = None
 
@@ -148,11 +147,6 @@ class Outbox:
     def _submit(self, lane: Lane, parcel: Parcel) -> None:
         lane.unsent.append(parcel)
         self._waiting[lane] = None
-
-    def _replace(self, lane: Lane, used: InitProducerReply | None) -> None:
-        """Do not give a lane the identity again that it has just dropped."""
-        if used is not None and lane.identity is None and self._identity is used:
-            self._identity = None
 
     def _take(self, lane: Lane, parcel: Parcel, now: float) -> Send:
         identity = lane.identity or self._identity

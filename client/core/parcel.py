@@ -19,6 +19,9 @@ from .columns import RECORD_OVERHEAD_BYTES, TARGET_BYTES, Chunk
 from .record import Record
 from .waiter import Waiter
 
+SEQUENCE_MASK = 0xFFFF_FFFF
+"""After its highest number a sequence goes on at 0: at 10,000 batches a second to one partition after five days."""
+
 MAX_JOINED = 1_000
 """Messages of single calls in one batch: one of them leaving takes a step for each."""
 
@@ -97,7 +100,8 @@ class Parcel:
         return bool(self.deliveries)
 
     def encode(self, identity: InitProducerReply, sequence: int) -> bytearray:
-        """Return the batch under a sequence number, and keep it for repeats."""
+        """Return the batch under a sequence number, which goes on growing where the one on the wire wraps; keep it for
+        repeats."""
         self.sequence = sequence
         self.encoded = encode_batch(
             self.values,
@@ -108,7 +112,7 @@ class Parcel:
             priority=self.priority,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
-            base_sequence=sequence,
+            base_sequence=sequence & SEQUENCE_MASK,
         )
         return self.encoded
 

@@ -10,13 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...protocol.errors import CorruptError, OffsetOutOfRangeError, TidelogError, TruncatedError
-from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MIB
+from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MAX_CONTROL_BYTES, MIB
 from ...protocol.messages import Fetch, FetchReply
+from ...protocol.messages.fetch import FETCH_RESULT_BYTES
 from ..message_batch import MessageBatch
 from .position import Position, Times
 
 FETCH_BYTES = MIB
 """What one fetch asks for: two of them (one handed out, one on its way) still fit the processor's cache."""
+
+MAX_PLACES = MAX_CONTROL_BYTES // FETCH_RESULT_BYTES
+"""Partitions in one fetch, so that every answer fits the reply's control."""
+
+CROWDED_WAIT_US = 100_000
+"""How long a fetch of some of more partitions than that waits."""
 
 Place = tuple[int, int]
 """Topic id and partition."""
@@ -93,9 +100,13 @@ class Positions:
         """Return what to ask for, or None if there is nothing."""
         wanted = [position for position in self if position.has_more and not position.is_paused]
         suspects = [position for position in wanted if position.must_verify]
-        asked = suspects or wanted
+        asked = (suspects or wanted)[:MAX_PLACES]
         if not asked:
             return None
+        if len(asked) < len(suspects or wanted):  # the others get their turn soon, also when these are quiet
+            max_wait_us = min(max_wait_us, CROWDED_WAIT_US)
+            for position in asked:
+                self._to_the_end(position)
         message = Fetch(
             [position.question(FETCH_BYTES) for position in asked],
             max_bytes=FETCH_BYTES,
@@ -117,8 +128,7 @@ class Positions:
                 position.take(result, bulk[start:end])
                 if position.error is not None and position.error.retriable:
                     position.error, pause = None, True
-                # Who had something goes to the end of the line: a full reply holds what stood in front.
-                self._positions[place] = self._positions.pop(place)
+                self._to_the_end(position)  # a full reply holds what stood in front
             start = end
         return pause
 
@@ -130,7 +140,7 @@ class Positions:
             try:
                 batch = position.next_batch(self._times, self.max_payload_bytes)
             except TidelogError as error:
-                next_offset = self._offset_behind(error)
+                next_offset = self._offset_behind(error, position.offset)
                 if next_offset is None:
                     raise
                 position.seek(next_offset)
@@ -139,7 +149,11 @@ class Positions:
                 return batch
         return None
 
-    def _offset_behind(self, error: TidelogError) -> int | None:
+    def _to_the_end(self, position: Position) -> None:
+        place = (position.topic.id, position.partition)
+        self._positions[place] = self._positions.pop(place)
+
+    def _offset_behind(self, error: TidelogError, offset: int) -> int | None:
         """Return where to go on behind a hole, if the user wants that and the error says it."""
         found = None
         if isinstance(error, CorruptError) and self._policy.skips_damage:
@@ -148,6 +162,6 @@ class Positions:
             found = error.details.get("end")
         elif isinstance(error, OffsetOutOfRangeError) and self._policy.skips_gaps:
             # Below the range the oldest record is the nearest, past it the end.
-            start, end, offset = (error.details.get(name) for name in ("start", "end", "offset"))
-            found = end if isinstance(offset, int) and isinstance(end, int) and offset > end else start
+            end = error.details.get("end")
+            found = end if isinstance(end, int) and offset > end else error.details.get("start")
         return found if isinstance(found, int) else None

@@ -125,11 +125,17 @@ def check_priority(priority: int) -> int:
 
 def check_partition(partition: int, partitions: int, topic: str) -> int:
     """Return a partition as a plain int. Raises TypeError or ValueError that says which there are."""
+    found = to_partition(partition)
+    if not 0 <= found < partitions:
+        raise ValueError(f"partition: expected 0 to {partitions - 1} in topic {topic!r}, found {partition}")
+    return found
+
+
+def to_partition(partition: int) -> int:
+    """Return a partition as a plain int. Raises TypeError."""
     found = whole_number(partition)
     if found is None:
         raise TypeError(f"partition: expected a whole number, found {partition!r}")
-    if not 0 <= found < partitions:
-        raise ValueError(f"partition: expected 0 to {partitions - 1} in topic {topic!r}, found {partition}")
     return found
 
 

@@ -16,14 +16,24 @@ class Bell(Protocol):
 class Waiter:
     """Something that becomes done once. `bell` is there while a caller sits and waits for it."""
 
-    __slots__ = ("bell", "done")
+    __slots__ = ("bell", "done", "is_stirred")
 
     def __init__(self) -> None:
         self.done = False
+        self.is_stirred = False
+        """Not done, but there is something its caller should look at before it waits on."""
         self.bell: Bell | None = None
 
     def finish(self) -> None:
         """Say that it is done. Takes no lock, so that a signal handler may call it too."""
         self.done = True
+        self._ring()
+
+    def stir(self) -> None:
+        """Have the caller look again."""
+        self.is_stirred = True
+        self._ring()
+
+    def _ring(self) -> None:
         if self.bell is not None:
             self.bell.set()
