@@ -86,6 +86,7 @@ class Segments:
         if segment.file is None:
             segment.file = self.files.open(segment.path, writable=False)
             segment.capacity = segment.file.size()
+            segment.file.view(segment.capacity)  # made here, where a refused map is an error with a name
         if segment.index is None:
             segment.index = self._stored_index(segment)
             if segment.index is None:

@@ -54,5 +54,5 @@ def _finish(task: SyncTask, failure: OSError | None) -> TidelogError | None:
             raise failure
         task.finish_after_sync()
     except OSError as error:
-        return storage_error(error, f"the sync of {task.first.path}")
+        return storage_error(error, f"the sync of {task.last.path}")
     return None

@@ -10,6 +10,7 @@ A task is taken on the event loop, run in a thread, and handed back on the loop.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from .files import File, Files
@@ -88,14 +89,19 @@ class Upkeep:
             step.done(step.name not in task.failed)
 
     def finish_clean(self) -> None:
-        """Do at once what a clean stop leaves behind: a snapshot of everything, the mark, the indexes."""
-        self._snapshots.write_now()
+        """Do at once what a clean stop leaves behind: a snapshot of everything, the mark, the indexes.
+
+        What fails costs the next start some reading, no more, and must not keep the broker from stopping.
+        """
+        steps: list[Callable[[], None]] = [self._snapshots.write_now, *(step.run for step in self._store())]
         if self._mark.is_dirty:
-            self._mark.sync()
-        for step in self._store():
-            step.run()
-        if self._writer.prepared is not None:
-            self._files.unlink(self._writer.prepared.path)
+            steps.append(self._mark.sync)
+        prepared = self._writer.prepared
+        if prepared is not None:
+            steps.append(lambda: self._files.unlink(prepared.path))
+        for step in steps:
+            with suppress(OSError):
+                step()
 
     def _prepare(self, now_us: int) -> list[_Step]:
         active = self._segments.active

@@ -6,6 +6,7 @@ here maps it. Nothing is durable because it was written: a file's bytes are afte
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -159,6 +160,10 @@ def write_durably(files: Files, path: str, data: Buffer) -> None:
     try:
         file.write_at(0, data)
         file.sync()
+    except OSError:
+        with suppress(OSError):
+            files.unlink(temporary)  # a full disk needs its space
+        raise
     finally:
         file.close()
     files.rename(temporary, path)
