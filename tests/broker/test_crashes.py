@@ -241,6 +241,9 @@ def test_a_crash_between_any_two_steps_of_administration(act: Callable[[Core], D
         is_answered = answer is not None and not answer.is_pending
         core = core.after_kill() if how == "kill" else core.after_power_loss(rng)
         check_consistent(core, act, is_answered=is_answered)
+        ends = {topic.name: [one.visible_offset for one in topic.partitions] for topic in core.topics.all()}
+        core = lose_everything_unsynced(core)
+        assert {topic.name: [one.visible_offset for one in topic.partitions] for topic in core.topics.all()} == ends
     pytest.fail("the operation never ended")
 
 

@@ -283,7 +283,9 @@ def test_a_fenced_partition_is_reopened_without_losing_what_was_read() -> None:
     core.settle()
     assert (fault.fired, partition.is_fenced, failed.result().results[0].error is None) == (1, True, False)
     epoch = partition.log.epoch
-    assert core.wait(core.topics.reopen("default/orders")) == [0]
+    reopening = core.topics.reopen("default/orders")
+    assert partition.is_fenced  # until the new epoch is on record
+    assert core.wait(reopening) == [0]
     assert (partition.is_fenced, partition.log.epoch) == (False, epoch + 1)
     (again,) = core.produce(partition, batch(b"b", producer=p, sequence=1))
     assert (again.base_offset, again.duplicate) == (1, True)
