@@ -16,7 +16,7 @@ from tests.helpers.power_loss import Crashed, PowerLossFiles
 
 pytestmark = pytest.mark.crash
 
-STATES = 6
+STATES = 3
 Step = Callable[[LogDriver], None]
 
 
@@ -89,7 +89,7 @@ def unsynced_segment(driver: LogDriver) -> None:
 
 def recover(driver: LogDriver) -> None:
     """Open what the kill left; that the driver checks it afterwards is not part of the steps."""
-    driver._open(driver.files)
+    driver.open(driver.files)
 
 
 def stop(driver: LogDriver) -> None:
@@ -124,7 +124,7 @@ def test_crash_in_the_copy_of_the_copy(prepare: Step, power: bool, soak: int) ->
         prepare(driver)
         driver.files.crash_at(first, driver.rng)
         try:
-            driver._open(driver.files)
+            driver.open(driver.files)
         except Crashed:
             pass
         else:
@@ -142,7 +142,7 @@ def _crash_in_each(driver: LogDriver, files: PowerLossFiles, least: int, soak: i
         again = PowerLossFiles(files.disk.copy())
         again.crash_at(second, driver.rng)
         try:
-            driver._open(again)
+            driver.open(again)
         except Crashed:
             driver.check(PowerLossFiles(again.disk.copy()), least)
             for _ in range(soak):

@@ -200,6 +200,7 @@ class FaultyFile:
     def __init__(self, files: FaultyFiles, inner: File) -> None:
         self._files = files
         self.inner = inner
+        self._is_mapped = False
 
     def __repr__(self) -> str:
         return f"<FaultyFile over {self.inner!r}>"
@@ -229,8 +230,10 @@ class FaultyFile:
         return self.inner.read_at(position, length)
 
     def view(self, length: int) -> memoryview:
-        """Return the read-only map."""
-        self._files.pass_or_raise("view", self.path)
+        """Return the read-only map; only making it can fail."""
+        if not self._is_mapped:
+            self._files.pass_or_raise("view", self.path)
+            self._is_mapped = True
         return self.inner.view(length)
 
     def data_from(self, position: int) -> int:

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 import xxhash
 
-from tidelog.broker.errors import LogFencedError
+from tidelog.broker.errors import DiskFullError, LogFencedError, StorageError
 from tidelog.broker.storage.files import Files
 from tidelog.broker.storage.fold import Section
 from tidelog.broker.storage.log import Log
@@ -26,6 +26,7 @@ from tidelog.broker.storage.settings import LogSettings
 from tidelog.protocol.batch import BatchHeader, encode_batch, iterate_headers, verify
 
 from .disk_model import Loss
+from .faulty_files import FaultyFile, FaultyFiles
 from .payloads import payload
 from .power_loss import PowerLossFiles
 
@@ -102,11 +103,13 @@ class LogDriver:
         self.promised_written = 0
         self.highest_start = 0
         self.expired_segments = 0
+        self.refused = 0
         self.states = 0
         self.fold = ChainFold()
         self.files.make_folder(FOLDER)
         self.files.sync_folder("")
-        self.log = self._open(self.files)
+        self.faults: FaultyFiles | None = None
+        self.log = self.open(self.files)
 
     @property
     def end(self) -> int:
@@ -129,9 +132,10 @@ class LogDriver:
             self.sent.append(Sent(self.end, end, self.log.epoch, body, header.checksum))
         try:
             appended = self.log.append(run, headers, now_us=self.now_us)
-        except LogFencedError:
+        except (LogFencedError, DiskFullError, StorageError):
             del self.sent[-batches:]
-            assert self.log.fenced
+            self.refused += 1
+            self.note_marks()  # which finds out whether the log changed all the same
             return
         assert (appended.base_offset, appended.end_offset) == (base, self.end)
         self.note_marks()
@@ -180,6 +184,10 @@ class LogDriver:
             self.expired_segments += len(expired.segments)
             expired.run()
 
+    def read_something(self) -> None:
+        """Read the whole log as it is."""
+        self._check_content(self.log, recent_only=False)
+
     def note_marks(self) -> None:
         """Remember the most that the log ever promised."""
         log = self.log
@@ -201,7 +209,13 @@ class LogDriver:
     def reopen(self, files: PowerLossFiles) -> None:
         """Recover the log over these files, hold it to the invariants, and go on with it."""
         self.files = files
-        self.log = self.check(files, self.promised_written)
+        self.faults = None
+        self.adopt(self.check(files, self.promised_written))
+
+    def adopt(self, log: Log) -> None:
+        """Go on with a recovered log, all of which is durable."""
+        assert log.end_offset >= self.promised_written
+        self.log = log
         self.sent = [sent for sent in self.sent if sent.end_offset <= self.log.end_offset]
         self.promised_written = self.promised_synced = self.log.end_offset
         self.note_marks()
@@ -216,7 +230,7 @@ class LogDriver:
 
     def check(self, files: PowerLossFiles, least: int, *, recent_only: bool = False) -> Log:
         """Recover over these files and require a prefix that holds offsets below `least`, durable already."""
-        log = self._open(files)
+        log = self.open(files)
         fold = self.fold
         self._check_recovered(log, least)
         self._check_content(log, recent_only=recent_only)
@@ -225,7 +239,18 @@ class LogDriver:
         self.states += 1
         return log
 
-    def _open(self, files: Files) -> Log:
+    def reopen_with_faults(self) -> FaultyFiles:
+        """Stop, and go on over a disk that faults can be put into."""
+        self.log.close()
+        self.promised_written = self.end
+        self.reopen(self.files.kill())
+        self.log.close(clean=False)
+        self.faults = FaultyFiles(self.files)
+        self.log = self.open(self.faults)
+        return self.faults
+
+    def open(self, files: Files) -> Log:
+        """Recover the log over these files, in a new epoch."""
         self.epoch += 1
         self.fold = ChainFold()
         return Log.open(
@@ -255,7 +280,7 @@ class LogDriver:
         """What is served after recovery survives a power loss that takes all that it may."""
         losses = [Loss.NOTHING_SURVIVES, *self.rng.choices(list(Loss), k=self.rng.random() < 0.3)]
         for loss in losses:
-            again = self._open(PowerLossFiles(files.disk.after_power_loss(self.rng, loss, loss)))
+            again = self.open(PowerLossFiles(files.disk.after_power_loss(self.rng, loss, loss)))
             assert again.end_offset == log.end_offset, f"{loss}: {log.end_offset} were served before durable"
             self._check_content(again, recent_only=True)
 
@@ -275,7 +300,8 @@ def stored_batches(log: Log, offset: int, max_bytes: int) -> list[tuple[int, int
         read = log.read(offset, max_bytes=max_bytes, upto=log.end_offset)
         assert read.next_offset > offset
         for piece in read.slices:
-            run = piece.file.read_at(piece.position, piece.length)
+            file = piece.file.inner if isinstance(piece.file, FaultyFile) else piece.file
+            run = file.read_at(piece.position, piece.length)
             for at, header in iterate_headers(run):
                 verify(run, at)
                 found.append((header.base_offset, header.leader_epoch, run[at + 56 : at + header.batch_length]))
