@@ -129,7 +129,7 @@ def _run(config: Config, *, in_memory: bool) -> int:
     from ..logging import configure, get_logger
 
     configure(config.logging.level, config.logging.format)
-    broker = Broker(_open_files(config, in_memory=in_memory), SystemClock(), config)
+    broker = Broker(open_files(config, in_memory=in_memory), SystemClock(), config)
     try:
         return trio.run(_serve, broker)
     except BaseExceptionGroup as group:
@@ -140,7 +140,8 @@ def _run(config: Config, *, in_memory: bool) -> int:
         raise
 
 
-def _open_files(config: Config, *, in_memory: bool) -> Files:
+def open_files(config: Config, *, in_memory: bool) -> Files:
+    """Return the broker's files; makes the folder where it is missing. Raises StorageError."""
     from pathlib import Path
 
     from ..errors import storage_error

@@ -63,6 +63,13 @@ def _message_in_batch(config: Config) -> str | None:
     return _at_most(config.topics.max_message_bytes, limit, "log.max_batch_bytes or max_batch_payload less 4KiB")
 
 
+def _frame_in_unsynced(config: Config) -> str | None:
+    found, least = config.log.max_unsynced_bytes, config.broker.max_frame_bytes
+    if found >= least:
+        return None
+    return f"expected at least {format_size(least)} (broker.max_frame_bytes), found {format_size(found)}"
+
+
 def _frame_in_connection(config: Config) -> str | None:
     return _at_most(config.broker.max_frame_bytes, config.broker.max_connection_bytes, "broker.max_connection_bytes")
 
@@ -95,6 +102,7 @@ _PAIRS: list[tuple[str, str, Callable[[Config], str | None]]] = [
     ("log.max_batch_payload", "broker.max_frame_bytes", _payload_in_frame),
     ("log.max_batch_payload", "log.segment_bytes", _payload_in_segment),
     ("topics.max_message_bytes", "log.max_batch_bytes", _message_in_batch),
+    ("log.max_unsynced_bytes", "broker.max_frame_bytes", _frame_in_unsynced),
     ("broker.max_frame_bytes", "broker.max_connection_bytes", _frame_in_connection),
     ("broker.max_connection_bytes", "broker.max_memory_bytes", _connection_in_memory),
     ("log.segment_age", "log.retention", _age_in_retention),

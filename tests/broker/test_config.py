@@ -150,6 +150,10 @@ BAD_PAIRS = [
         " 16MiB",
     ),
     (
+        "log: {max_unsynced_bytes: 32MiB}",
+        "log.max_unsynced_bytes: expected at least 64MiB (broker.max_frame_bytes), found 32MiB",
+    ),
+    (
         "broker: {max_connection_bytes: 32MiB}",
         "broker.max_frame_bytes: expected at most 32MiB (broker.max_connection_bytes), found 64MiB",
     ),

@@ -1,0 +1,106 @@
+"""Every key of the configuration changes something that a client, an operator or the file system can see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio.testing
+from tests.helpers.config_effects import (
+    Given,
+    Observation,
+    auto_created,
+    connections_served,
+    data_folder,
+    largest_batch,
+    largest_message,
+    leader,
+    lines_logged,
+    memory_waits,
+    open_to_the_network,
+    partitions_made,
+    port_listened_on,
+    removed,
+    removed_by_age,
+    removed_under_64_kib,
+    request_of_2_mb,
+    rows_of_an_index,
+    second_topic,
+    segments_after_a_pause,
+    send_buffer,
+    setting,
+    silence_after_hello,
+    silence_before_hello,
+    stalled,
+    taken_at_once,
+    time_to_drain,
+    told,
+    unsynced_after,
+    within,
+)
+
+from tidelog.broker import background
+from tidelog.broker.config.problems import keys_of
+
+EFFECTS: dict[str, tuple[Observation, Given, object, object]] = {
+    "broker.listen": (port_listened_on, {"listen": "127.0.0.2:0"}, "127.0.0.1", "127.0.0.2"),
+    "broker.data_dir": (data_folder, {"data_dir": "elsewhere"}, ["data"], ["elsewhere"]),
+    "broker.node_id": (within(leader), {"node_id": "me"}, "node-1", "me"),
+    "broker.insecure": (open_to_the_network, {"insecure": True}, False, True),
+    "broker.drain_timeout": (within(time_to_drain), {"drain_timeout": "2s"}, 30, 2),
+    "broker.max_connections": (
+        within(connections_served),
+        {"max_connections": 1},
+        "IDLE_TIMEOUT",
+        "TOO_MANY_CONNECTIONS",
+    ),
+    "broker.max_frame_bytes": (told("max_frame_bytes"), {"max_frame_bytes": "1MiB"}, 67_108_864, 1_048_576),
+    "broker.max_requests_in_flight": (within(taken_at_once), {"max_requests_in_flight": 4}, 10, 4),
+    "broker.max_connection_bytes": (within(stalled), {"max_connection_bytes": "128KiB"}, False, True),
+    "broker.max_memory_bytes": (within(memory_waits), {"max_memory_bytes": "128KiB"}, False, True),
+    "broker.send_buffer_bytes": (send_buffer, {"send_buffer_bytes": "64KiB"}, 2_097_152, 131_072),
+    "broker.hello_timeout": (within(silence_before_hello), {"hello_timeout": "3s"}, 10, 3),
+    "broker.idle_timeout": (within(silence_after_hello), {"idle_timeout": "20s"}, 600, 20),
+    "log.durability": (setting("durability"), {"durability": "written"}, "synced", "written"),
+    "log.segment_bytes": (setting("segment_bytes"), {"segment_bytes": "128MiB"}, 67_108_864, 134_217_728),
+    "log.segment_age": (within(segments_after_a_pause), {"segment_age": "5s"}, False, True),
+    "log.index_interval_bytes": (rows_of_an_index, {"index_interval_bytes": "32KiB"}, 15, 3),
+    "log.retention": (within(removed_by_age), {"retention": "1h"}, False, True),
+    "log.retention_bytes": (within(removed), {"retention_bytes": "64KiB"}, False, True),
+    "log.retention_check_interval": (within(removed_under_64_kib), {"retention_check_interval": "1h"}, True, False),
+    "log.max_unsynced_bytes": (within(request_of_2_mb), {"max_unsynced_bytes": "1MiB"}, None, "BATCH_TOO_LARGE"),
+    "log.sync_interval": (within(unsynced_after), {"sync_interval": "60s"}, 1, 0),
+    "log.max_batch_bytes": (within(largest_batch), {"max_batch_bytes": "64KiB"}, (None, None), (None, 31)),
+    "log.max_batch_payload": (within(largest_batch), {"max_batch_payload": "64KiB"}, (None, None), (31, 31)),
+    "topics.partitions": (within(partitions_made), {"partitions": 3}, 6, 3),
+    "topics.max_partitions_per_topic": (within(second_topic), {"max_partitions_per_topic": 4}, None, "INVALID_TOPIC"),
+    "topics.auto_create": (within(auto_created), {"auto_create": False}, 1, 0),
+    "topics.max_topics": (within(second_topic), {"max_topics": 1}, None, "TOPIC_LIMIT"),
+    "topics.max_partitions": (within(second_topic), {"max_partitions": 9}, None, "TOPIC_LIMIT"),
+    "topics.max_message_bytes": (within(largest_message), {"max_message_bytes": 1999}, None, 32),
+    "logging.level": (lines_logged, {"level": "warning"}, "2", ""),
+    "logging.format": (lines_logged, {"format": "json"}, "2", "{"),
+}
+
+
+def test_every_key_has_an_effect() -> None:
+    """The table below leaves no key out, and names none that is not there."""
+    assert set(EFFECTS) == {f"{section}.{key}" for section, keys in keys_of().items() for key in keys}
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("key", EFFECTS)
+async def test_a_key_does_what_it_says(
+    key: str, tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What can be observed with the default is one thing, and with another value another."""
+    observe, changed, expected_by_default, expected = EFFECTS[key]
+    section = key.split(".")[0]
+    monkeypatch.chdir(tmp_path)
+    if key == "log.retention":  # hours pass: ten heartbeats a second would take long
+        monkeypatch.setattr(background, "HEARTBEAT_US", 60_000_000)
+    assert await observe({}, tmp_path) == expected_by_default
+    for left in tmp_path.iterdir():
+        if left.name == "data":
+            left.rmdir()
+    assert await observe({section: changed}, tmp_path) == expected
