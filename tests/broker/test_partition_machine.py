@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.helpers.broker_core import Core, batch, model
-from tests.helpers.power_loss import PowerLossFiles
+from tests.helpers.power_loss import Crashed, PowerLossFiles
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.partition import Partition
@@ -145,6 +145,22 @@ class PartitionMachine(RuleBasedStateMachine):
     def lose_power(self, seed: int) -> None:
         self._keep(Durability.SYNCED)
         self.core = self.core.after_power_loss(random.Random(seed))
+
+    @rule(step=st.integers(1, 15), seed=st.integers(0, 1_000), is_power_loss=st.booleans())
+    def crash_midway(self, step: int, seed: int, is_power_loss: bool) -> None:
+        """Crash in the middle of whatever an append, a sync, a roll and upkeep do."""
+        rng = random.Random(seed)
+        model(self.core).crash_at(step, rng)
+        try:
+            self.send(0, 0, Durability.SYNCED, 40_000)
+            self.send(1, 0, Durability.WRITTEN, 0)
+            self.core.advance(2_000_000)
+        except Crashed:
+            self._take_answers()
+        if is_power_loss:
+            self.lose_power(seed)
+        else:
+            self.kill()
 
     def _keep(self, least: Durability) -> None:
         """Forget what the failure that comes may take."""
