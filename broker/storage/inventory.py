@@ -22,6 +22,7 @@ class Inventory:
     bad_headers: list[str] = field(default_factory=list[str])
     has_completed_roll: bool = False
     window: int = 0  # the largest max_unsynced_bytes that any header names
+    last_window: int = 0  # what the last one's header names
 
 
 def ensure_folder(files: Files, folder: str) -> None:
@@ -98,6 +99,7 @@ def _list_segments(files: Files, folder: str, log_id: int, bases: list[int], inv
         segment = Segment(path, base, header.seed if header else 0, end_offset=end_offset)
         segment.is_readable = header is not None
         if header is not None:
+            inventory.last_window = header.max_unsynced_bytes
             inventory.window = max(inventory.window, header.max_unsynced_bytes)
         inventory.segments.append(segment)
 

@@ -16,6 +16,7 @@ from .fold import Fold
 from .inventory import ensure_folder, take_inventory
 from .log_state import LogState
 from .replay import Replay, Tail
+from .roll import header_page
 from .scan import Gap
 from .segment import Segment
 from .segments import Segments
@@ -109,6 +110,8 @@ class Recovery:
         state.epoch = max(state.epochs.last, spec.epoch or FIRST_EPOCH)
         if replayed.tail is not None:
             self._start_copy(replayed.tail, replayed.gaps)
+        elif inventory.last_window < spec.settings.max_unsynced_bytes:
+            self._renew_header()
 
     def _refuse_snapshot(self, offset: int, reason: str) -> None:
         self._state.bad_snapshots.add(offset)
@@ -121,6 +124,13 @@ class Recovery:
         )
         self.new_segment = self._copy.write(gaps)
         self.report.copied_bytes = self._copy.copied_bytes
+
+    def _renew_header(self) -> None:
+        """Say in the header page that from now on more may be unsynced than it says."""
+        active = self._state.segments.active
+        # In place: a torn page still has one of its two copies.
+        active.opened.write_at(0, header_page(self._spec.log_id, active, self._spec.settings))
+        active.opened.sync()
 
     def install(self) -> None:
         """Rename the new segment into place, and write the mark; both are synced by the round."""

@@ -25,7 +25,7 @@ SECOND_US = 1_000_000
 class Story:
     """What was appended and promised so far, outside the process that may die."""
 
-    values: list[bytes] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list[bytes])
     written: int = 0
     synced: int = 0
     start: int = 0

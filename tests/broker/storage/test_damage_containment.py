@@ -10,7 +10,7 @@ from tidelog.broker.errors import CorruptError
 from tidelog.broker.storage.damage import DamagedRange
 from tidelog.broker.storage.files import MemoryFiles
 from tidelog.broker.storage.log import Log
-from tidelog.protocol.segment_header import SEGMENT_HEADER_BYTES
+from tidelog.protocol.segment_header import SEGMENT_HEADER_BYTES, decode_segment_header
 
 from .driver import FOLDER, SMALL, append, contents, open_log, read_readable, read_values, restored, sync, upkeep
 
@@ -174,6 +174,24 @@ def test_a_stale_index_is_rebuilt() -> None:
     log = open_log(restored({**saved, **foreign}), epoch=2)
     assert read_values(log, max_bytes=1) == values
     assert log._segments.rebuilt == 1  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("shift", [-8, 8, 128])
+def test_an_index_that_lies_is_found_out(shift: int) -> None:
+    """Its checksums hold, its positions do not: the batch it leads to is verified, and the index rebuilt."""
+    saved, values = two_segments()
+    files = restored(saved)
+    seed = decode_segment_header(files.read(FIRST)[:SEGMENT_HEADER_BYTES]).seed
+    path = FIRST.replace(".log", ".offsets")
+    offsets = files.open_array(path, seed)
+    assert offsets is not None
+    wrong = offsets.copy()
+    wrong[1:-1, 1] += shift
+    files.save_array(path, wrong, seed)
+    log = open_log(files, epoch=2)
+    assert read_values(log, 4, max_bytes=1) == values[4:]
+    assert log._segments.rebuilt == 1  # pyright: ignore[reportPrivateUsage]
+    assert log.damaged == []
 
 
 def test_a_page_that_reads_as_zeros_is_damage_below_the_mark() -> None:

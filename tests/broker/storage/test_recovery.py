@@ -176,6 +176,18 @@ def test_proof_further_away_than_the_window_does_not_count() -> None:
     assert open_log(restored({**saved, FIRST: bytes(data)}), wide, epoch=2).damaged == [DamagedRange(1, 2)]
 
 
+def test_the_header_names_the_largest_window_ever_in_force() -> None:
+    """Opened with a larger one, then with a smaller one again: the larger one still counts."""
+    files = MemoryFiles()
+    for window in (1000, 9000, 500):
+        log = open_log(files, replace(SMALL, max_unsynced_bytes=window))
+        append(log, b"x")
+        log.close()
+    header = decode_segment_header(files.read(FIRST)[:SEGMENT_HEADER_BYTES])
+    assert header.max_unsynced_bytes == 9000
+    assert read_values(open_log(files, epoch=2)) == [b"x"] * 3
+
+
 def test_a_torn_batch_with_an_intact_one_behind_it_is_never_stored_twice() -> None:
     """The retry of the torn batch has its size; after another restart the old later one does not come back."""
     saved, start, _ = synced_and_not(unsynced=[b"three", b"four"])

@@ -181,7 +181,11 @@ def test_a_failed_sync_of_the_file_system_asks_each_file(tmp_path: Path, monkeyp
 
 def test_few_files_do_not_sync_the_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does a kernel whose syncfs hides errors."""
-    monkeypatch.setattr(kernel, "syncfs", lambda _: pytest.fail("not to be called"))
+
+    def refused(fd: int) -> None:
+        pytest.fail("not to be called")
+
+    monkeypatch.setattr(kernel, "syncfs", refused)
     files = DiskFiles(tmp_path)
     opened = [files.create(f"{n}", 10) for n in range(40)]
     assert files.sync_many(opened[:32]) == [None] * 32
