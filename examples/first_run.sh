@@ -22,6 +22,7 @@ start_broker() {
 
 stop() {
     [ -z "$broker" ] || kill -9 "$broker" 2> /dev/null || true
+    wait
     rm -rf "$folder"
 }
 trap stop EXIT
