@@ -94,11 +94,10 @@ class Reader:
             raise UnreadableError
         segment = self._segments.all[self._segments.place_of(offset)]
 
-        upto = self._damage.next_start(offset, upto)
-
         def find() -> Run | None:
+            limit = self._damage.next_start(offset, upto)  # asked again after a rebuild, which may have found more
             first = find_batch(segment, offset, self._known_position(segment, offset))
-            return find_run(segment, first, max_bytes, upto, self._known_position(segment, upto))
+            return find_run(segment, first, max_bytes, limit, self._known_position(segment, limit))
 
         run = self._look_up(segment, find, offset)
         if run is not None:
