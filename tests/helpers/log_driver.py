@@ -186,7 +186,7 @@ class LogDriver:
 
     def read_something(self) -> None:
         """Read the whole log as it is."""
-        self._check_content(self.log, recent_only=False)
+        self.check_content(self.log, recent_only=False)
 
     def note_marks(self) -> None:
         """Remember the most that the log ever promised."""
@@ -232,8 +232,8 @@ class LogDriver:
         """Recover over these files and require a prefix that holds offsets below `least`, durable already."""
         log = self.open(files)
         fold = self.fold
-        self._check_recovered(log, least)
-        self._check_content(log, recent_only=recent_only)
+        self.check_recovered(log, least)
+        self.check_content(log, recent_only=recent_only)
         self._check_durable(files, log)
         self.fold = fold
         self.states += 1
@@ -263,7 +263,7 @@ class LogDriver:
             fold=self.fold,
         )
 
-    def _check_recovered(self, log: Log, least: int) -> None:
+    def check_recovered(self, log: Log, least: int) -> None:
         """A prefix of what was appended, with all that was promised, and nothing else."""
         end = log.end_offset
         assert least <= end <= self.end, f"promised {least}, recovered {end}, appended {self.end}"
@@ -282,9 +282,9 @@ class LogDriver:
         for loss in losses:
             again = self.open(PowerLossFiles(files.disk.after_power_loss(self.rng, loss, loss)))
             assert again.end_offset == log.end_offset, f"{loss}: {log.end_offset} were served before durable"
-            self._check_content(again, recent_only=True)
+            self.check_content(again, recent_only=True)
 
-    def _check_content(self, log: Log, *, recent_only: bool) -> None:
+    def check_content(self, log: Log, *, recent_only: bool) -> None:
         """Compare what can be read with what was sent; what lies further back was durable long before."""
         start = max(log.start_offset, log.end_offset - 50) if recent_only else log.start_offset
         place = bisect_right(self.sent, start, key=lambda sent: sent.end_offset)
