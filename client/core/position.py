@@ -105,7 +105,7 @@ class Position:
                 self.epoch = header.leader_epoch
                 self.offset = max(self.offset, header.end_offset)
         except InvalidBatchError as error:
-            self._found_damage(self.offset, error)
+            self._found_damage(self.handed, error)
             return
         self.offset = max(self.offset, result.next_offset)
 
