@@ -236,8 +236,8 @@ class Replay:
     def _pass_over_last(self, segment: Segment) -> None:
         """Quarantine a last segment whose header page is gone, up to any offset it may ever have given out."""
         file = self._files.open(segment.path, writable=False)
-        view = file.view(file.size())
-        end = highest_end_by_leader(view, file.data_from, min(SEGMENT_HEADER_BYTES, len(view)))
+        data = SegmentBytes(file.view(file.size()), 0, file.data_from)
+        end = highest_end_by_leader(data, SEGMENT_HEADER_BYTES)
         # One offset at least, so that the file keeps its name.
         end = max(end, self._least_end, segment.base_offset + 1)
         segment.end_offset, segment.is_sealed = end, True

@@ -23,6 +23,7 @@ from ...protocol.batch import MAGIC, BatchHeader, verify_leader
 from .entries import Entries, StopReason, Walk, end_offset, end_offsets, walk_headers
 
 _CHUNK_ENTRIES = 8192
+_FIRST_PIECE = 4096
 _SEARCH_BYTES = 1 << 20
 _ALIGNMENT = 8
 _BODY_START = 56
@@ -200,19 +201,50 @@ def is_body_intact(view: memoryview, entry: np.void) -> bool:
 
 def find_batches(segment: SegmentBytes, position: int, end: int) -> Iterator[Entries]:
     """Yield runs of batches with good headers that start in a range, wherever they lie."""
-    while position < end:
-        position = max(position, segment.data_from(position) & -_ALIGNMENT)
-        stop = min(position + _SEARCH_BYTES, end)
-        for candidate in _magics(segment.view, position, stop):
-            while position <= candidate < len(segment.view):
-                walk = walk_headers(
-                    segment.view, position=candidate, end=len(segment.view), seed=segment.seed, limit=_CHUNK_ENTRIES
-                )
+    size = len(segment.view)
+    for start, stop in _written(segment, position, end):
+        for candidate in _magics(segment.view, max(start, position), stop):
+            while position <= candidate < size:
+                walk = walk_headers(segment.view, position=candidate, end=size, seed=segment.seed, limit=_CHUNK_ENTRIES)
                 position = candidate + _ALIGNMENT
                 if len(walk):
                     yield walk.entries
                     position = candidate = walk.position
-        position = max(position, stop)
+
+
+def has_data(segment: SegmentBytes, position: int) -> bool:
+    """Say whether anything but zeros was ever written from `position` on."""
+    return any(
+        np.frombuffer(segment.view[start:stop], dtype=np.uint8).any()
+        for start, stop in _written(segment, position, len(segment.view))
+    )
+
+
+def highest_end_by_leader(segment: SegmentBytes, position: int) -> int:
+    """Return the highest offset that any batch ends at, going by leader checksums only (the seed is lost)."""
+    highest = 0
+    for start, stop in _written(segment, position, len(segment.view)):
+        for candidate in _magics(segment.view, start, stop):
+            if verify_leader(segment.view, candidate):
+                highest = max(highest, BatchHeader.read(segment.view, candidate).end_offset)
+    return highest
+
+
+def _written(segment: SegmentBytes, position: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield pieces of a range that may hold data, small ones first behind each hole.
+
+    Reading a hole through a map fills it with pages of zeros, and behind the end of nearly every log there is
+    nothing but a hole.
+    """
+    size = _FIRST_PIECE
+    while position < end:
+        start = max(position, segment.data_from(position) & -_ALIGNMENT)
+        if start > position:
+            size = _FIRST_PIECE
+        stop = min((start + size) // _FIRST_PIECE * _FIRST_PIECE, end)
+        if start < end:
+            yield start, stop
+        position, size = max(start, stop), min(2 * size, _SEARCH_BYTES)
 
 
 def _magics(view: memoryview, position: int, stop: int) -> list[int]:
@@ -220,28 +252,3 @@ def _magics(view: memoryview, position: int, stop: int) -> list[int]:
     length = max(stop - position, 0) // _ALIGNMENT * _ALIGNMENT
     words = np.frombuffer(view[position : position + length], dtype="<u4")[::2]
     return [position + hit * _ALIGNMENT for hit in np.flatnonzero(words == _MAGIC_WORD).tolist()]
-
-
-def has_data(segment: SegmentBytes, position: int) -> bool:
-    """Say whether anything but zeros was ever written from `position` on."""
-    size = len(segment.view)
-    while position < size:
-        position = segment.data_from(position)
-        if np.frombuffer(segment.view[position : position + _SEARCH_BYTES], dtype=np.uint8).any():
-            return True
-        position += _SEARCH_BYTES
-    return False
-
-
-def highest_end_by_leader(view: memoryview, data_from: Callable[[int], int], position: int) -> int:
-    """Return the highest offset that any batch ends at, going by leader checksums only (the seed is lost)."""
-    highest = 0
-    size = len(view)
-    while position < size:
-        position = max(position, data_from(position) & -_ALIGNMENT)
-        stop = min(position + _SEARCH_BYTES, size)
-        for candidate in _magics(view, position, stop):
-            if verify_leader(view, candidate):
-                highest = max(highest, BatchHeader.read(view, candidate).end_offset)
-        position = stop
-    return highest
