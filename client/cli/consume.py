@@ -5,24 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...protocol.errors import NotFoundError, TimedOutError
-from ..message import Message
+from ...protocol.errors import NotFoundError, TimedOutError, UnknownPartitionError
 from .errors import OutputClosed, WrongUsage
 from .escaping import visible_bytes
 from .message_json import message_fields
 from .options import Output, OutputFormat, Timeout, Topic, Url, parse_limit, parse_partition, parse_timeout_s
 from .output import StandardOutput
 from .progress import progress
-from .session import bounds, connected
-from .times import Bound, Position, parse_position
+from .session import connected
+from .times import Position, parse_position
 
 if TYPE_CHECKING:
     from ..blocking.client import Client
     from ..blocking.consumer import Consumer
+    from ..message import Message
 
 RECEIVE_MESSAGES = 1_000
 """Messages written before the output is flushed and the limit is looked at."""
@@ -70,6 +71,14 @@ class Stop:
 
     limit: int | None
     idle_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The broker's clock, which gave the append times, and where the partition that is meant ends."""
+
+    now: datetime
+    end_offset: int
 
 
 def consume(
@@ -123,7 +132,8 @@ def replay(
     out = StandardOutput()
     write = _writer(out, output)
     with connected(url, timeout) as client:
-        first, last = _resolved(client, topic, (start, end), partition)
+        found = _look_up(client, topic, (start, end), partition)
+        first, last = start.resolve(found.now), end.resolve(found.now)
         with client.replay(topic, start=first, end=last, partition=partition) as reader:
             total = sum(max(0, stop - begin) for begin, stop in reader.ranges().values())
             total = total if limit is None else min(total, limit)
@@ -160,10 +170,12 @@ def _consume(
     out = StandardOutput()
     write = _writer(out, output)
     with connected(url) as client:
-        first, *last = _resolved(client, topic, (start,) if end is None else (start, end), partition)
-        reader = client.consumer(topic, start=first, end=last[0] if last else None, partition=partition)
-        with reader:
-            count = 0
+        found = _look_up(client, topic, (start,) if end is None else (start, end), partition)
+        first, last = start.resolve(found.now), None if end is None else end.resolve(found.now)
+        if isinstance(last, int):
+            last = min(last, found.end_offset)  # without --follow nobody waits for what is not there yet
+        count = 0
+        with client.consumer(topic, start=first, end=last, partition=partition) as reader:
             for messages in _received(reader, stop, out):
                 write(messages)
                 out.flush()
@@ -195,14 +207,19 @@ def _received(reader: Consumer, stop: Stop, out: StandardOutput) -> Iterator[lis
             raise OutputClosed
 
 
-def _resolved(client: Client, topic: str, positions: tuple[Position, ...], partition: int | None) -> tuple[Bound, ...]:
-    """Turn what was typed into bounds for the client, relative times by the broker's clock."""
+def _look_up(client: Client, topic: str, positions: tuple[Position, ...], partition: int | None) -> Found:
+    """Ask the broker for its clock, and where a partition or an offset is named, whether it can be there."""
     now = client.ping().server_time  # before anything else: a broker that is not there is said at once
-    if partition is None and any(position.is_offset for position in positions):
-        partitions = len(client.topics.describe(topic).partitions)
-        if partitions > 1:
-            raise WrongUsage(f"an offset needs --partition: {topic} has {partitions} partitions")
-    return bounds(positions, now)
+    if partition is None and not any(position.is_offset for position in positions):
+        return Found(now, 0)
+    partitions = client.topics.describe(topic).partitions
+    if partition is None and len(partitions) > 1:
+        raise WrongUsage(f"an offset needs --partition: {topic} has {len(partitions)} partitions")
+    if partition is not None and partition >= len(partitions):
+        raise UnknownPartitionError(
+            f"expected a partition of {topic} from 0 to {len(partitions) - 1}, found {partition}"
+        )
+    return Found(now, partitions[partition or 0].end_offset)
 
 
 def _writer(out: StandardOutput, output: OutputFormat) -> Callable[[Sequence[Message]], None]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
@@ -27,7 +27,7 @@ from ..core.times import from_us
 from .escaping import json_safe
 from .times import format_time_us, parse_iso
 
-Headers = tuple[tuple[str, bytes | None], ...]
+Pair = tuple[str, bytes | None]
 
 DEFAULT_PRIORITY = 4
 
@@ -44,7 +44,7 @@ class Record:
 
     value: bytes | None
     key: bytes | None = None
-    headers: Headers = ()
+    headers: tuple[Pair, ...] = ()
     priority: int = DEFAULT_PRIORITY
     timestamp: datetime | None = None
     partition: int | None = None
@@ -61,7 +61,7 @@ def bytes_fields(name: str, data: bytes | None) -> dict[str, object]:
     return {name: text} if not isinstance(text, dict) else {f"{name}_base64": text["base64"]}
 
 
-def header_list(headers: Headers) -> list[list[object]]:
+def header_list(headers: Iterable[Pair]) -> list[list[object]]:
     """Return headers as pairs, in order, repeats kept."""
     return [[name, _text_or_base64(value)] for name, value in headers]
 
@@ -131,11 +131,11 @@ def _from_base64(found: object, name: str) -> bytes:
         raise ValueError(f"{name}: expected base64, found {found[:40]!r}") from None
 
 
-def _read_headers(found: object) -> Headers:
+def _read_headers(found: object) -> tuple[Pair, ...]:
     form = 'headers: expected pairs such as [["source", "web"]]'
     if not isinstance(found, list):
         raise ValueError(f"{form}, found {_kind(found)}")
-    pairs: list[tuple[str, bytes | None]] = []
+    pairs: list[Pair] = []
     for pair in cast(list[object], found):
         if not isinstance(pair, list) or len(cast(list[object], pair)) != 2:
             raise ValueError(f"{form}, found {_kind(cast(object, pair))} in the list")
@@ -193,6 +193,16 @@ def _text_or_base64(data: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(data).decode()}
 
 
+_KINDS: dict[type, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "an object",
+}
+
+
 def _kind(found: object) -> str:
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
-    return "null" if found is None else names.get(type(found), "something else")
+    return next((name for kind, name in _KINDS.items() if isinstance(found, kind)), "something else")

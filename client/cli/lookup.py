@@ -55,13 +55,13 @@ def ping(url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout 
         )
     else:
         out.facts(
-            {
-                "address": pong.address,
-                "broker": f"tidelog {pong.broker_version}",
-                "node": pong.node_id,
-                "time": format_time(pong.server_time),
-                "round trip": f"{round_trip_us / 1000:.3f} ms",
-            }
+            [
+                ("address", pong.address),
+                ("broker", f"tidelog {pong.broker_version}"),
+                ("node", pong.node_id),
+                ("time", format_time(pong.server_time)),
+                ("round trip", f"{round_trip_us / 1000:.3f} ms"),
+            ]
         )
     out.flush()
 
@@ -75,17 +75,17 @@ def get(message_id: Id, url: Url = None, output: Output = OutputFormat.TABLE, ti
         out.json(message_fields(message))
         out.flush()
         return
-    facts = {
-        "id": message.id,
-        "timestamp": format_time_us(message.timestamp_us) or f"{message.timestamp_us} us",
-        "appended": format_time_us(message.append_time_us) or f"{message.append_time_us} us",
-        "priority": message.priority,
-        "key": _shown(message.key),
-    }
-    out.facts(facts)
-    for name, value in message.headers.items():
-        out.facts({"header": f"{name}: {_shown(value)}"})
-    out.facts({"value": _shown(message.value)})
+    out.facts(
+        [
+            ("id", message.id),
+            ("timestamp", format_time_us(message.timestamp_us) or f"{message.timestamp_us} us"),
+            ("appended", format_time_us(message.append_time_us)),
+            ("priority", message.priority),
+            ("key", _shown(message.key)),
+            *(("header", f"{name}: {_shown(value)}") for name, value in message.headers.items()),
+            ("value", _shown(message.value)),
+        ]
+    )
     out.flush()
 
 

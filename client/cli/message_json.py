@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from ..message import Message
+from typing import TYPE_CHECKING
+
 from .json_records import bytes_fields, header_list, time_fields
+
+if TYPE_CHECKING:
+    from ..message import Message
 
 
 def message_fields(message: Message) -> dict[str, object]:

@@ -55,10 +55,10 @@ class StandardOutput:
             ]
             self.text("  ".join(cells).rstrip())
 
-    def facts(self, facts: Mapping[str, object]) -> None:
+    def facts(self, facts: Sequence[tuple[str, object]]) -> None:
         """Write named values one below the other."""
-        width = max(map(len, facts), default=0)
-        for name, value in facts.items():
+        width = max(len(name) for name, _ in facts)
+        for name, value in facts:
             self.text(f"{name.ljust(width)}  {visible(str(value))}".rstrip())
 
     def flush(self) -> None:
@@ -99,7 +99,7 @@ def abandon_stdout() -> None:
     """Point standard output at nothing, so that what is still buffered is not complained about at exit."""
     with contextlib.suppress(OSError, ValueError):
         nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, 1)
+        os.dup2(nothing, sys.stdout.fileno())
         os.close(nothing)
 
 

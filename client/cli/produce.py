@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..receipt import Receipt, ReceiptBatch
 from .errors import WrongUsage
 from .json_records import DEFAULT_PRIORITY, Record, encode_object, time_fields
 from .options import Output, OutputFormat, Timeout, Topic, Url, parse_partition, parse_priority
@@ -20,6 +19,9 @@ from .record_columns import Form, JsonLines, TextLines
 from .record_input import STDIN, open_input
 from .sending import Sender
 from .session import connected
+
+if TYPE_CHECKING:
+    from ..receipt import Receipt, ReceiptBatch
 
 
 class InputForm(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -72,7 +72,7 @@ class _Drawn:
 
 
 @contextmanager
-def progress(what: str, total: int | None, *, unit_bytes: bool = False, shown: bool = True) -> Iterator[Advance]:
+def progress(what: str, total: int | None, *, unit_bytes: bool = False, shown: bool = True) -> Generator[Advance]:
     """Give a function that advances a bar on standard error, where that is a terminal and `shown` is true."""
     if not shown or sys.stderr is None or not sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]
         yield lambda amount: None

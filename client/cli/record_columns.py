@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Protocol, TypeVar
 
 from ...protocol.limits import MAX_MESSAGE_BYTES, MIB
-from .json_records import Headers, Record, decode_record
+from .json_records import Pair, Record, decode_record
 
 MAX_JSON_LINE_BYTES = 6 * MAX_MESSAGE_BYTES + MIB
 """The longest JSON of the largest message, every byte of it written as `\\u0001`, and room for the other fields."""
@@ -35,7 +35,7 @@ class Columns:
     lines: Sequence[int]
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None] | None
-    headers: Sequence[Headers] | None
+    headers: Sequence[tuple[Pair, ...]] | None
     priorities: Sequence[int]
     partitions: Sequence[int] | None
     timestamps: Sequence[datetime] | None

@@ -6,7 +6,7 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Input:
 
 
 @contextmanager
-def open_input(path: str) -> Iterator[Input]:
+def open_input(path: str) -> Generator[Input]:
     """Open a file, or standard input for `-`. Raises FileError, also while it is read."""
     name = "standard input" if path == STDIN else path
     if path == STDIN:

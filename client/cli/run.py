@@ -99,5 +99,9 @@ def _wrong_usage(message: str, context: object) -> int:
     command = path.removeprefix(PROGRAM).strip()
     text = " ".join(message.replace(": Value error, ", ": ").split()).removesuffix(".")
     where = f"{command}: " if command else ""
-    say(f"{PROGRAM}: USAGE: {where}{text[:1].lower()}{text[1:]}; see {path} --help")
+    say(f"{PROGRAM}: USAGE: {where}{_uncapitalised(text)}; see {path} --help")
     return WRONG_USAGE
+
+
+def _uncapitalised(text: str) -> str:
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text

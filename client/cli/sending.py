@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import InvalidRequestError, MessageTooLargeError, TidelogError
-from ..receipt import ReceiptBatch
 from .errors import InputError
 from .line_input import LineTooLongError, read_lines
 from .record_columns import BadLineError, Columns, Form
@@ -14,14 +13,13 @@ from .record_input import Input
 
 if TYPE_CHECKING:
     from ..blocking.client import Client
-
-Receive = Callable[[ReceiptBatch], None]
+    from ..receipt import ReceiptBatch
 
 
 class Sender:
     """Produces an input to one topic. `stored` counts the messages that the broker has acknowledged."""
 
-    def __init__(self, client: Client, topic: str, receive: Receive) -> None:
+    def __init__(self, client: Client, topic: str, receive: Callable[[ReceiptBatch], None]) -> None:
         self.stored = 0
         self.durability: str | None = None
         self._client = client

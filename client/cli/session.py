@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from .errors import WrongUsage
 from .options import DEFAULT_TIMEOUT_S
 from .output import say
-from .times import Bound, Position
 
 if TYPE_CHECKING:
     from ..blocking.client import Client
@@ -25,7 +23,7 @@ class _ToStderr(logging.Handler):
 
 
 @contextmanager
-def connected(url: str | None, timeout: float | None = None) -> Iterator[Client]:
+def connected(url: str | None, timeout: float | None = None) -> Generator[Client]:
     """Give a client whose calls take at most `timeout` seconds. Raises WrongUsage for an address that is none."""
     from ..blocking.client import Client
 
@@ -39,11 +37,3 @@ def connected(url: str | None, timeout: float | None = None) -> Iterator[Client]
         raise WrongUsage(f"{'TIDELOG_URL' if url is None else '--url'}: {error}") from None
     with client:
         yield client
-
-
-def bounds(positions: tuple[Position, ...], now: datetime) -> tuple[Bound, ...]:
-    """Resolve positions against one `now`, the broker's: its clock gave the append times they are compared with."""
-    try:
-        return tuple(position.resolve(now) for position in positions)
-    except ValueError as error:
-        raise WrongUsage(str(error)) from None

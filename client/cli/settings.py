@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...protocol.errors import InvalidTopicError
-from ...protocol.topic_settings import KEYS, SettingValue, parse_setting
+from ...protocol.topic_settings import KEYS, parse_setting
 from .errors import WrongUsage
 from .options import parse_partitions
 
@@ -25,11 +25,12 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a command asks to set. `settings` are values as the client takes them, `reset` are keys without one."""
+    """What a command asks to set: settings as text with their units, None for no limit; the keys in `reset` follow the
+    broker's default again."""
 
-    partitions: int | None = None
-    settings: dict[str, SettingValue] = field(default_factory=dict[str, SettingValue])
-    reset: tuple[str, ...] = ()
+    partitions: int | None
+    settings: dict[str, str | None]
+    reset: tuple[str, ...]
 
 
 def parse_assignment(text: str) -> Assignment:
@@ -43,7 +44,7 @@ def parse_assignment(text: str) -> Assignment:
 def read_changes(assignments: Iterable[Assignment], *, may_reset: bool) -> Changes:
     """Turn assignments into one change. Raises WrongUsage for a bad value and for a key that is given twice."""
     partitions: int | None = None
-    settings: dict[str, SettingValue] = {}
+    settings: dict[str, str | None] = {}
     reset: list[str] = []
     seen: set[str] = set()
     for assignment in assignments:
@@ -57,7 +58,7 @@ def read_changes(assignments: Iterable[Assignment], *, may_reset: bool) -> Chang
             elif may_reset and text == FOLLOW_DEFAULT:
                 reset.append(key)
             else:
-                settings[key] = parse_setting(key, text)
+                settings[key] = None if parse_setting(key, text) is None else text
         except InvalidTopicError as error:
             raise WrongUsage(error.message) from None
         except ValueError as error:

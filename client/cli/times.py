@@ -14,6 +14,7 @@ from typing import Literal
 
 from ...protocol.quantities import parse_duration_us
 from ..core.times import from_us
+from .errors import WrongUsage
 
 Named = Literal["earliest", "latest"]
 Bound = Named | int | datetime
@@ -37,13 +38,13 @@ class Position:
         return isinstance(self.given, int)
 
     def resolve(self, now: datetime) -> Bound:
-        """Return it for the client, a distance as the moment it means. Raises ValueError where no calendar reaches."""
+        """Return it for the client, a distance as the moment it means. Raises WrongUsage where no calendar reaches."""
         if not isinstance(self.given, timedelta):
             return self.given
         try:
             return now + self.given
         except OverflowError:
-            raise ValueError(f"expected a time of the years 1 to 9999, found {self.given} from now") from None
+            raise WrongUsage(f"expected a time of the years 1 to 9999, found {self.given} from now") from None
 
 
 def parse_position(text: str) -> Position:

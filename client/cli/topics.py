@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...protocol.topic_settings import format_setting
-from ..topic import Topic, TopicPartition
 from .confirm import confirm
 from .options import Output, OutputFormat, Timeout, TopicName, Url, Yes, parse_partitions
 from .output import StandardOutput
 from .session import connected
 from .settings import Assignment, parse_assignment, read_changes
 from .times import format_time
+
+if TYPE_CHECKING:
+    from ..topic import Topic, TopicPartition
 
 Partitions = Annotated[
     int | None,
@@ -54,7 +56,7 @@ def create(
     given = [Assignment(key, str(text)) for key, text in flags.items() if text is not None]
     changes = read_changes([*given, *(settings or [])], may_reset=False)
     with connected(url, timeout) as client:
-        topic = client.topics.create(name, partitions=changes.partitions, **changes.settings)
+        topic = client.topics.create(name, partitions=changes.partitions, **changes.settings)  # pyright: ignore[reportArgumentType]
     _show(topic, output)
 
 
@@ -89,7 +91,8 @@ def set_settings(
     """Change a topic's settings, or raise its number of partitions."""
     changes = read_changes(assignments, may_reset=True)
     with connected(url, timeout) as client:
-        topic = client.topics.set(name, partitions=changes.partitions, reset=changes.reset, **changes.settings)
+        given = changes.settings
+        topic = client.topics.set(name, partitions=changes.partitions, reset=changes.reset, **given)  # pyright: ignore[reportArgumentType]
     _show(topic, output)
 
 
@@ -143,9 +146,9 @@ def _show(topic: Topic, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         out.json(_description(topic))
     else:
-        facts: dict[str, object] = {"name": topic.name, "id": topic.id, "created": format_time(topic.created)}
+        facts = [("name", topic.name), ("id", str(topic.id)), ("created", format_time(topic.created))]
         for key, value in sorted(topic.settings.items()):
-            facts[key] = format_setting(key, value) + ("" if key in topic.given else "  (the broker's default)")
+            facts.append((key, format_setting(key, value) + ("" if key in topic.given else "  (the broker's default)")))
         out.facts(facts)
         out.text("")
         heads = ["PARTITION", "START", "END", "WRITTEN", "SYNCED", "BYTES", "SEGMENTS", "STATE"]

@@ -103,11 +103,15 @@ def test_an_offset_needs_its_partition(tidelog: CommandLine) -> None:
     assert "UNKNOWN_PARTITION" in tidelog.run("consume", "three", "--partition", "3", code=1).error
 
 
-def test_an_offset_past_the_end_is_said(tidelog: CommandLine, topic: str) -> None:
-    """An offset that is not there is an error with the valid range, not an endless wait or a guess."""
+def test_an_offset_past_the_end(tidelog: CommandLine, topic: str) -> None:
+    """Without --follow nobody waits for offsets that are not there; a follower or replay of them is an error."""
     fill(tidelog, topic, 3)
-    error = tidelog.run("consume", topic, "--from", "9", code=1).error
+    assert tidelog.run("consume", topic, "--from", "1", "--to", "9").lines == numbers(1, 2)
+    assert tidelog.run("consume", topic, "--from", "9", code=3).out == b""
+    error = tidelog.run("consume", topic, "--from", "9", "--follow", "--timeout", "2s", code=1).error
     assert error.startswith("tidelog: OFFSET_OUT_OF_RANGE: ")
+    error = tidelog.run("replay", topic, "--from", "1", "--to", "9", code=1).error
+    assert error.startswith("tidelog: RANGE_NOT_AVAILABLE: ")
 
 
 def test_json_has_every_field(tidelog: CommandLine, topic: str) -> None:

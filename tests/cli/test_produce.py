@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import cast
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_file_is_read_and_named(tidelog: CommandLine, topic: str) -> None:
     """FILE is read instead of standard input, whatever bytes its name holds."""
     name = b"odd \xff.txt"
     (tidelog.folder / name.decode("utf-8", "surrogateescape")).write_bytes(b"from a file\n")
-    tidelog.run("produce", topic, name)
+    tidelog.run("produce", topic, os.fsdecode(name))
     assert tidelog.run("consume", topic).out == b"from a file\n"
 
 
@@ -73,8 +74,8 @@ def test_flags_go_with_every_message(tidelog: CommandLine, topic: str) -> None:
 @pytest.mark.parametrize("environment", [{}, {"LANG": "C", "LC_ALL": "C"}])
 def test_a_key_is_the_bytes_that_were_typed(tidelog: CommandLine, topic: str, environment: dict[str, str]) -> None:
     """Case 28: a key that is not UTF-8, and an emoji under LANG=C, arrive as their bytes."""
-    tidelog.run("produce", topic, "--key", b"\xff\x80", stdin=b"a\n", environment=environment)
-    tidelog.run("produce", topic, "--key", "🔑".encode(), stdin=b"b\n", environment=environment)
+    tidelog.run_process("produce", topic, "--key", b"\xff\x80", stdin=b"a\n", environment=environment)
+    tidelog.run_process("produce", topic, "--key", "🔑".encode(), stdin=b"b\n", environment=environment)
     first, second = stored(tidelog, topic)
     assert first["key_base64"] == "/4A="
     assert second["key"] == "🔑"

@@ -106,7 +106,7 @@ def test_a_range_of_time_replays_the_same_after_kill_9(broker: BrokerProcess, mi
 
 def test_what_was_acknowledged_before_a_kill_is_there(broker: BrokerProcess, mine: CommandLine) -> None:
     """Each receipt printed before the broker was killed in mid stream is a message that get finds afterwards."""
-    with mine.start("produce", "killed", "--receipts", "--timeout", "3s") as writer:
+    with mine.start("produce", "killed", "--receipts", "--timeout", "1s") as writer:
         assert writer.stdin is not None
         assert writer.stdout is not None
         for number in range(20):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.client.cli import times
+from tidelog.client.cli.errors import WrongUsage
 from tidelog.client.cli.times import Position
 from tidelog.client.core.times import to_us
 
@@ -76,7 +77,7 @@ def test_what_is_not_relative_resolves_to_itself() -> None:
 
 def test_a_relative_time_before_the_calendar_is_refused() -> None:
     """A distance that leaves the years 1 to 9999 is an error, never a clamped time."""
-    with pytest.raises(ValueError, match="of the years 1 to 9999"):
+    with pytest.raises(WrongUsage, match="of the years 1 to 9999"):
         times.parse_position("-999999d").resolve(NOW)
 
 

@@ -1,8 +1,14 @@
-"""Runs `tidelog` as a process of its own, or on a terminal of its own."""
+"""Runs `tidelog`: inside the test's process, as a process of its own, or on a terminal of its own.
+
+Starting Python and its libraries takes most of a second, so `run`, which most tests use, calls the command's own
+`main` with standard streams, environment and folder of its own. What is about the process itself (signals, pipes,
+terminals, the locale) starts one.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import re
@@ -10,10 +16,15 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+
+from tidelog.__main__ import main
 
 TIMEOUT_S = 30.0
 
@@ -54,12 +65,43 @@ class CommandLine:
 
     def run(
         self,
+        *arguments: str,
+        stdin: bytes = b"",
+        environment: Mapping[str, str] | None = None,
+        code: int | None = 0,
+    ) -> Finished:
+        """Run a command to its end in this process; unless `code` is None it must end with that exit code."""
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
+            given.write(stdin)
+            given.seek(0)
+            for name, value in self.environment(environment).items():
+                patch.setenv(name, value)
+            patch.chdir(self.folder)
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.FileIO(given.fileno(), closefd=False), "utf-8"))
+            for name, file in (("stdout", out), ("stderr", err)):
+                patch.setattr(sys, name, io.TextIOWrapper(io.FileIO(file.fileno(), "w", closefd=False), "utf-8"))
+            found = main(arguments)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            out.seek(0)
+            err.seek(0)
+            finished = Finished(found, out.read(), err.read())
+        assert code is None or found == code, f"exit code {found}\n{finished.out!r}\n{finished.err!r}"
+        return finished
+
+    def run_process(
+        self,
         *arguments: str | bytes,
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
         code: int | None = 0,
     ) -> Finished:
-        """Run a command to its end; unless `code` is None it must end with that exit code."""
+        """Run a command to its end in a process of its own."""
         run = subprocess.run(
             [sys.executable, "-m", "tidelog", *arguments],
             input=stdin,
