@@ -43,7 +43,8 @@ def positions(plan: Plan, places: Places, answers: Sequence[OffsetAnswer]) -> It
             _check_available(f"{topic.shown}/{partition}", start, end, first)
         elif plan.what == "replay":
             start, end = _available(start, end, first)
-        yield Position(topic, partition, start, first.epoch, None if end is None else max(start, end))
+        epoch = 0 if isinstance(plan.start, int) else first.epoch  # an offset that was typed claims to know no epoch
+        yield Position(topic, partition, start, epoch, None if end is None else max(start, end))
 
 
 def _check_available(where: str, start: int, end: int | None, valid: OffsetAnswer) -> None:
