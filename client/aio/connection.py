@@ -36,6 +36,10 @@ MAX_BUFFERS_PER_SEND = 64
 """Pieces handed to one sendmsg; the kernel takes 1024."""
 
 
+MAX_SIT_S = 1.0
+"""Then a waiting caller looks itself whether somebody reads: a signal can strike between leaving and handing on."""
+
+
 class Call(Waiter):
     """A request that waits for its reply; `on_reply` is called by whoever reads it, and must not block."""
 
@@ -101,9 +105,7 @@ class Connection:
             if not self._calls:
                 self._waits_since = runtime.now()
             self._calls[correlation_id] = call
-            self._outgoing.append(memoryview(head))
-            if bulk is not None:
-                self._outgoing.append(memoryview(bulk))
+            self._outgoing.extend((memoryview(head),) if bulk is None else (memoryview(head), memoryview(bulk)))
             self._flush()
             if self._outgoing and self._reader is not None:
                 self._poller.wake()  # so that it waits for room as well
@@ -146,12 +148,17 @@ class Connection:
                     raise copy_of(self.error)
                 bell = self._take_role_or_sit(waiter)
                 if bell is not None:
-                    if not await bell.wait(until):
+                    now = runtime.now()
+                    if not await bell.wait(min(until, now + MAX_SIT_S)) and now >= until:
                         return waiter.done
                 elif not await self._read(waiter, until):
                     return waiter.done
         finally:
-            self._leave(waiter)
+            try:
+                self._leave(waiter)
+            except BaseException:  # Ctrl-C in the middle of it
+                self._leave(waiter)
+                raise
         return waiter.done
 
     async def call(self, message: Message, until: float) -> Reply | None:

@@ -146,6 +146,7 @@ class AsyncConsumer:
 
     async def _items_until(self, until: float) -> Iterator[Message] | None:
         if length_hint(self._items):
+            self._reader.check()
             return self._items
         batch = await self._reader.next_batch(until)
         if batch is None:

@@ -169,11 +169,15 @@ class Reader:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _enter(self) -> None:
+    def check(self) -> None:
+        """Raise ClosedError, ForkedError or WrongLoopError when this cannot be used, or not here."""
         if self._closed is not None:
             raise ClosedError(self._closed.message)
         if self._home is not None:
             runtime.check_home(self._home, self._plan.what)
+
+    def _enter(self) -> None:
+        self.check()
         if not self._turn.take():
             raise ConcurrentUseError(f"two threads or tasks use one {self._plan.what}; give each its own")
 

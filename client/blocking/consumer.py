@@ -147,6 +147,7 @@ class Consumer:
 
     def _items_until(self, until: float) -> Iterator[Message] | None:
         if length_hint(self._items):
+            self._reader.check()
             return self._items
         batch = self._reader.next_batch(until)
         if batch is None:

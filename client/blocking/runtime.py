@@ -1,7 +1,6 @@
 """What waits, in threads: poll on one socket, a lock for each waiting thread. No loop and no thread of its own.
 
-Every wait ends at once with KeyboardInterrupt, and is cut into pieces of at most MAX_WAIT_S, so that any timeout
-works: poll takes milliseconds in an int, which holds 24 days.
+Every wait ends with KeyboardInterrupt when a signal comes, and is cut into pieces of at most MAX_WAIT_S.
 """
 
 from __future__ import annotations
@@ -27,7 +26,10 @@ Home = int
 TRIES_FIRST = False
 """Whether to read before waiting: poll is as cheap as a read that finds nothing, and is never in vain."""
 
-MAX_WAIT_S = 3600.0
+MAX_WAIT_S = 1.0
+"""A signal that comes in the instant between Python's last look and the system call does not end that call: it is
+noticed after this long. Besides, poll takes milliseconds in an int, which holds 24 days, and a timeout may be longer.
+"""
 
 Lock = threading.RLock
 

@@ -8,7 +8,9 @@ outbox has to send, and reads the answers of all.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -32,6 +34,8 @@ from ..receipt import Receipt, ReceiptBatch, durability_word
 from . import runtime
 from .connection import Connection
 from .session import Session
+
+Outcome = TypeVar("Outcome")
 
 MAX_REROUTES = 3
 """How often a call looks its topic up anew because the id it had is gone; more often it is not a stale cache."""
@@ -89,10 +93,22 @@ class Sender:
         return topic
 
     def _join(self, topic: TopicEntry, record: Record, durability: int, deadline: Deadline) -> Delivery:
+        def join() -> Delivery:
+            partition = self._choose_partition(topic, record)
+            return self._outbox.join(topic.id, partition, record, durability=durability, deadline=deadline.at)
+
+        return self._locked(join)
+
+    def _locked(self, change: Callable[[], Outcome]) -> Outcome:
+        """Change the outbox under the lock, as a whole or, if something unforeseen strikes in the middle, anew."""
         with self._lock:
-            return self._outbox.join(
-                topic.id, self._choose_partition(topic, record), record, durability=durability, deadline=deadline.at
-            )
+            try:
+                return change()
+            except TidelogError:
+                raise
+            except BaseException:
+                self._session.interrupted()
+                raise
 
     def _choose_partition(self, topic: TopicEntry, record: Record) -> int:
         if record.partition is not None:
@@ -113,9 +129,9 @@ class Sender:
                     self._collect(batch, deadline)
                 connection = self._link.connection(deadline)
                 parcel = parcel_of(chunk, durability, runtime.wall_us(), deadline.at, batch.group)
-                with self._lock:
-                    batch.pending.append((chunk, self._outbox.submit(topic.id, parcel)))
-                    self._pump(connection)
+                batch.pending.append((chunk, parcel.deliveries[0]))
+                self._locked(partial(self._outbox.submit, topic.id, parcel))
+                self._locked(partial(self._pump, connection))
             while batch.pending:
                 self._collect(batch, deadline)
         except TidelogError as error:
@@ -123,9 +139,8 @@ class Sender:
             self._settle(batch, deadline)
             raise _with_details(error, acknowledged=batch.acknowledged) from error
         finally:
-            with self._lock:
-                for _, delivery in batch.pending:
-                    self._outbox.withdraw(delivery)
+            for _, delivery in batch.pending:
+                self._locked(partial(self._outbox.withdraw, delivery))
 
     def _collect(self, batch: _Many, deadline: Deadline) -> None:
         """Wait for the oldest batch on the way."""
@@ -149,12 +164,10 @@ class Sender:
         try:
             while not delivery.done:
                 connection = self._link.connection(deadline)
-                with self._lock:
-                    delivery.is_stirred = False
-                    self._pump(connection)
-                    due = self._outbox.next_due(runtime.now())
+                delivery.is_stirred = False
+                due = self._locked(partial(self._pump, connection))
                 try:
-                    connection.wait(delivery, deadline.at if due is None else min(due, deadline.at))
+                    connection.wait(delivery, min(due, deadline.at))
                 except ConnectionLostError:
                     continue
                 if not delivery.done and runtime.now() >= deadline.at:
@@ -166,18 +179,18 @@ class Sender:
                     raise _undelivered(delivery, error) from error
         finally:
             if not delivery.done:
-                with self._lock:
-                    self._outbox.withdraw(delivery)
+                self._locked(partial(self._outbox.withdraw, delivery))
         if delivery.error is not None:
             raise delivery.error
 
-    def _pump(self, connection: Connection) -> None:
-        """Send what the outbox has to send; the lock is held."""
+    def _pump(self, connection: Connection) -> float:
+        """Send what the outbox has to send, and return when it is to be asked again; the lock is held."""
         while connection.error is None:
             send = self._outbox.next_send(runtime.now())
             if send is None:
-                return
+                break
             connection.send(send.message, send.bulk, partial(self._answered, connection, send))
+        return self._outbox.next_due(runtime.now())
 
     def _answered(self, connection: Connection, send: Send, reply: Reply) -> None:
         """Take an answer in; called with the lock held, by whoever reads."""

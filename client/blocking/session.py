@@ -88,6 +88,13 @@ class Session:
         if current is not None:
             current.fail(ConnectionLostError("the client moved to another event loop"))
 
+    def interrupted(self) -> None:
+        """Ctrl-C struck in the middle of a change: begin anew from what is known for certain; the lock is held."""
+        current = self.link.current
+        if current is not None:
+            current.fail(ConnectionLostError(f"lost {self.link.address} (a call was interrupted)"))
+        self.outbox.lost()
+
     def _lost(self) -> None:
         with self.lock:
             self.outbox.lost()

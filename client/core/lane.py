@@ -105,24 +105,24 @@ class Lane:
         if self.identity is None:
             self.identity, self._next_sequence = identity, 0
         if parcel.encoded is None:
-            parcel.encode(self.identity, self._next_sequence)
+            sequence = self._next_sequence
             self._next_sequence += 1
-        self.unsent.popleft()
-        self._in_flight.append(parcel)
+            parcel.encode(self.identity, sequence)
         parcel.sends += 1
+        self._in_flight.append(parcel)
+        self.unsent.popleft()
         assert parcel.encoded is not None
         return parcel.encoded
 
     def answered(self, parcel: Parcel, result: BatchResult, durability: int, now: float) -> None:
         """The parcel is stored."""
+        parcel.answered(result, durability)
         self._in_flight.remove(parcel)
         self._backoff.reset()
-        parcel.answered(result, durability)
         self._settle(now, 0.0)
 
     def refused(self, parcel: Parcel, error: TidelogError, now: float, chance: float) -> None:
         """The parcel came back with an error; `chance` (0 to 1) spreads the pause before a repeat."""
-        self._in_flight.remove(parcel)
         self.state = LaneState.HELD
         verdict = judge(error, was_sent_before=parcel.sends > 1)
         self._refusals.append((parcel.sequence, verdict))
@@ -134,12 +134,19 @@ class Lane:
             parcel.refused(OutcomeUnknownError(f"sent again over a new connection, but {error.message}"))
         else:
             self._returned.append(parcel)
+        self._in_flight.remove(parcel)
         self._settle(now, chance)
 
     def lost(self) -> None:
-        """The connection is gone: what is unanswered is sent again, unchanged, but for what nobody waits for."""
-        unanswered = [parcel for parcel in [*self._in_flight, *self._returned] if parcel.still_wanted()]
-        self.unsent.extendleft(sorted(unanswered, key=lambda parcel: parcel.sequence, reverse=True))
+        """The connection is gone: what is unanswered is sent again, unchanged, but for what nobody waits for.
+
+        Also sets right what an exception in the middle of another method left: each moves a parcel by adding it to
+        where it goes before taking it from where it was.
+        """
+        unanswered = {id(parcel): parcel for parcel in [*self._in_flight, *self._returned] if parcel.still_wanted()}
+        behind = [parcel for parcel in self.unsent if id(parcel) not in unanswered]
+        in_order = sorted(unanswered.values(), key=lambda parcel: parcel.sequence)
+        self.unsent = deque([*in_order, *behind])
         self._in_flight, self._returned = [], []
         self._refusals.clear()
         self.state, self.not_before = LaneState.OPEN, 0.0

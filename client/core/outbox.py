@@ -7,6 +7,7 @@ the next batch of their partition, which is what makes many callers cheap.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ...protocol.errors import ProtocolError, TidelogError
@@ -54,10 +55,9 @@ class Outbox:
         lane = self._lanes.get((topic_id, partition))
         return lane is not None and lane.open_parcel is not None
 
-    def submit(self, topic_id: int, parcel: Parcel) -> Delivery:
+    def submit(self, topic_id: int, parcel: Parcel) -> None:
         """Take a whole batch."""
         self._submit(self._lane(topic_id, parcel.partition), parcel)
-        return parcel.deliveries[0]
 
     def withdraw(self, delivery: Delivery) -> bool:
         """Its caller does not wait any more. Return whether it is certain that it was not stored."""
@@ -92,10 +92,9 @@ class Outbox:
                 parcel.refused(error, stored=False)
         return None
 
-    def next_due(self, now: float) -> float | None:
-        """Return when a pause ends that something waits for."""
-        due = [lane.not_before for lane in self._waiting if lane.not_before > now]
-        return min(due) if due else None
+    def next_due(self, now: float) -> float:
+        """Return when a pause ends that something waits for; infinity if there is none."""
+        return min([lane.not_before for lane in self._waiting if lane.not_before > now], default=math.inf)
 
     def identified(self, reply: InitProducerReply | TidelogError) -> None:
         """The broker's answer to the question for an identity; an error is passed to all that need one."""

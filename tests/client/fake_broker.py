@@ -130,8 +130,12 @@ class FakeBroker:
 
     def wait_for(self, kind: type[Message], count: int) -> None:
         """Return once so many requests of this kind came."""
+        self.wait_until(lambda: self.count(kind) >= count)
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Return once a condition holds that a request changes."""
         with self._arrived:
-            assert self._arrived.wait_for(lambda: self.count(kind) >= count, 10)
+            assert self._arrived.wait_for(condition, 10)
 
     def do(self, action: Callable[[], None]) -> None:
         """Run something in the broker's thread, and wait for it."""
@@ -202,8 +206,8 @@ class FakeBroker:
             return
         with self._arrived:
             self.requests.append(request.message)
+            rule = self._rule_for(request)
             self._arrived.notify_all()
-        rule = self._rule_for(request)
         if rule is not None and rule.fault is Fault.DROP:
             self._close(peer)
         elif rule is not None and rule.fault is Fault.REFUSE:

@@ -89,6 +89,15 @@ def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
     raise AssertionError("the blocking client suspended")
 
 
+def eventually(condition: Callable[[], bool]) -> None:
+    """Return once a condition holds that other threads bring about without telling."""
+    for _ in range(10_000):
+        if condition():
+            return
+        threading.Event().wait(0.001)
+    raise AssertionError("it never came true")
+
+
 class World:
     """What a test body has: a scripted broker, and clients of one flavour."""
 
@@ -98,7 +107,9 @@ class World:
 
     def client(self, url: str | None = None, **options: Any) -> Any:
         """Return a client of this flavour for the fake broker, or for another address."""
-        made = (Client if self.flavour == "blocking" else AsyncClient)(url or self.broker.url, **options)
+        made = (Client if self.flavour == "blocking" else AsyncClient)(
+            url if url or "servers" in options else self.broker.url, **options
+        )
         return Awaitable_(made) if isinstance(made, Client) else made
 
     async def at_once(self, *bodies: Body) -> list[Any]:

@@ -1,0 +1,257 @@
+"""Finding the broker, and telling it from anything else."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.client.fake_broker import Fault
+from tests.client.fake_store import LIMITS
+from tests.client.flavours import World, everywhere
+from tidelog import (
+    AsyncClient,
+    CannotConnectError,
+    Client,
+    ClosedError,
+    NotATidelogBrokerError,
+    TidelogError,
+    TooManyConnectionsError,
+    UnsupportedError,
+)
+from tidelog.protocol.api import Api
+from tidelog.protocol.connection import ServerConnection
+from tidelog.protocol.messages import HelloReply
+
+
+@contextmanager
+def peer(behave: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Serve connections with something that is no broker; yield its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    open_ones: list[socket.socket] = []
+
+    def run() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            open_ones.append(connection)
+            behave(connection)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield "{}:{}".format(*listener.getsockname())
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+        for connection in open_ones:
+            connection.close()
+
+
+def says(data: bytes, *, closes: bool = False) -> Callable[[socket.socket], None]:
+    """Return the behaviour of a peer that says something, whatever it hears."""
+
+    def behave(connection: socket.socket) -> None:
+        connection.sendall(data)
+        if closes:
+            connection.shutdown(socket.SHUT_WR)
+
+    return behave
+
+
+STRANGERS = {
+    "ssh": (says(b"SSH-2.0-OpenSSH_9.6\r\n"), r"got SSH-2\.0-OpenSSH"),
+    "http": (says(b"HTTP/1.1 400 Bad Request\r\n\r\n", closes=True), r"got HTTP/1\.1 400"),
+    "tls": (says(bytes.fromhex("15030100020246"), closes=True), r"got b'\\x15\\x03\\x01"),
+    "tls that stays": (says(bytes.fromhex("15030100020246")), r"got b'\\x15\\x03\\x01"),
+    "four bytes": (says(b"GET "), "got GET "),
+    "four bytes, closed": (says(b"GET ", closes=True), "got GET "),
+    "two bytes, closed": (says(b"hi", closes=True), "got hi"),
+    "huge length": (says(b"\xff\xff\xff\x7f" * 8), "not a tidelog broker"),
+    "smtp": (says(b"220 mail ESMTP\r\n"), "got 220 mail ESMTP"),
+}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_another_server_is_named_by_what_it_says(stranger: str) -> None:
+    """One line, within the timeout, with the address and the first words; no second attempt."""
+    behave, expected = STRANGERS[stranger]
+
+    async def body(world: World) -> None:
+        with peer(behave) as address:
+            client = world.client(address)
+            started = time.monotonic()
+            with pytest.raises(NotATidelogBrokerError, match=expected) as caught:
+                await client.ping(timeout=5)
+            assert time.monotonic() - started < 4
+            assert f"not a tidelog broker at {address}" in str(caught.value)
+            assert "\n" not in str(caught.value)
+            await client.close()
+
+    for flavour in ("blocking", "asyncio", "trio"):
+        everywhere(body)(flavour)
+
+
+@pytest.mark.parametrize("behave", [says(b""), says(b"\x05\x00")], ids=["silence", "two bytes"])
+def test_a_silent_peer_is_given_up_at_the_timeout(behave: Callable[[socket.socket], None]) -> None:
+    """Nothing, or too little to tell what it is, ends with the call's timeout."""
+
+    async def body(world: World) -> None:
+        with peer(behave) as address:
+            client = world.client(address)
+            with pytest.raises(TidelogError, match=rf"{address} \(") as caught:
+                await client.ping(timeout=0.2)
+            assert isinstance(caught.value, CannotConnectError | NotATidelogBrokerError)
+            await client.close()
+
+    for flavour in ("blocking", "asyncio", "trio"):
+        everywhere(body)(flavour)
+
+
+def test_a_greeting_cut_at_every_byte_is_a_typed_error() -> None:
+    """Wherever the answer to Hello ends, the call ends with one line about the address."""
+    whole = ServerConnection().reply_head(Api.HELLO, 1, HelloReply("0.1.0", "node-1", 1_700_000_000_000_000, LIMITS))
+    for cut in range(len(whole)):
+        with peer(says(whole[:cut], closes=True)) as address:
+            client = Client(address)
+            with pytest.raises((CannotConnectError, NotATidelogBrokerError), match=address):
+                client.ping(timeout=2)
+
+
+@everywhere
+async def test_nobody_listens(world: World) -> None:
+    """The first attempt fails at once and says what to start."""
+    world.broker.stop()
+    started = time.monotonic()
+    client = world.client()
+    for call in (lambda: client.ping(), lambda: client.produce("t", b""), lambda: client.topics.list()):
+        with pytest.raises(CannotConnectError) as caught:
+            await call()
+        assert str(caught.value) == (
+            f"cannot reach {world.broker.address} (connection refused). Is it running? tidelog serve"
+        )
+    consumer = client.consumer("t")
+    with pytest.raises(CannotConnectError):
+        await consumer.receive()
+    assert time.monotonic() - started < 5
+    await client.close()
+
+
+@everywhere
+async def test_an_unknown_host(world: World) -> None:
+    """A name that does not resolve is said to be one."""
+    client = world.client("no-such-host.invalid")
+    with pytest.raises(CannotConnectError, match=r"cannot reach no-such-host.invalid:9440 \("):
+        await client.ping()
+    await client.close()
+
+
+@everywhere
+async def test_the_next_server_is_tried(world: World) -> None:
+    """Of several servers the first that answers is used; none at all names them all."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        dead = f"127.0.0.1:{taken.getsockname()[1]}"
+    client = world.client(None, servers=[dead, world.broker.address])
+    pong = await client.ping()
+    assert pong.address == client.address == world.broker.address
+    assert pong.broker_version == "0.fake"
+    await client.close()
+    client = world.client(f"tidelog://{dead},{dead}")
+    with pytest.raises(CannotConnectError, match=rf"{dead} .*{dead}"):
+        await client.ping()
+    await client.close()
+
+
+@everywhere
+async def test_a_full_broker_says_so(world: World) -> None:
+    """Last words before the greeting come through as their error."""
+
+    def full(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(ServerConnection().last_words(TooManyConnectionsError("expected at most 1 connection")))
+
+    with peer(full) as address:
+        client = world.client(address)
+        with pytest.raises(TooManyConnectionsError, match="at most 1 connection"):
+            await client.ping()
+        await client.close()
+
+
+@everywhere
+async def test_a_closed_client_stays_closed(world: World) -> None:
+    """Closing twice is fine; every later call raises ClosedError at once, also one that waits."""
+    client = world.client()
+    await client.ping()
+    rule = world.broker.when(Api.PING, Fault.HANG)
+
+    async def wait() -> str:
+        with pytest.raises(ClosedError, match="the client is closed"):
+            await client.ping()
+        return "closed"
+
+    async def close() -> None:
+        await world.elsewhere(lambda: world.broker.wait_until(lambda: rule.fired == 1))
+        await client.close()
+
+    assert (await world.at_once(wait, close))[0] == "closed"
+    await client.close()
+    for call in (lambda: client.ping(), lambda: client.produce("t", b""), lambda: client.topics.list()):
+        with pytest.raises(ClosedError):
+            await call()
+    with pytest.raises(ClosedError):
+        client.consumer("t")
+
+
+def test_constructors_do_no_io() -> None:
+    """A client can be made where nothing listens and no loop runs; what it cannot speak it says at once."""
+    assert repr(Client("localhost:1")) == "<Client localhost:1>"
+    assert repr(AsyncClient("localhost:1")) == "<AsyncClient localhost:1>"
+    for url in ("tidelogs://localhost", "tidelog://secret@localhost"):
+        with pytest.raises(UnsupportedError) as caught:
+            Client(url)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UnsupportedError, match="TLS"):
+        AsyncClient(tls=True)
+    with pytest.raises(UnsupportedError, match="token"):
+        AsyncClient(token="t")
+
+
+def test_the_environment_names_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An argument wins over TIDELOG_URL, which wins over localhost:9440."""
+    monkeypatch.delenv("TIDELOG_URL", raising=False)
+    assert Client().address == "localhost:9440"
+    monkeypatch.setenv("TIDELOG_URL", "tidelog://example:1234/shop")
+    assert Client().address == "example:1234"
+    assert Client("other").address == "other:9440"
+
+
+@everywhere
+async def test_each_change_of_state_is_one_line_in_the_log(world: World) -> None:
+    """A broker that goes and comes back: one line for the loss, one for the return, whoever was calling."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("tidelog").addHandler(handler)
+    try:
+        async with world.client() as client:
+            await client.ping()
+            world.broker.stop()
+            for _ in range(3):
+                with pytest.raises(CannotConnectError, match=r"tried for 0\.1 s"):
+                    await client.ping(timeout=0.1)
+            world.broker.start()
+            await client.ping()
+            await client.ping()
+    finally:
+        logging.getLogger("tidelog").removeHandler(handler)
+    assert len(lines) == 2
+    assert lines[0] == f"lost {world.broker.address} (the connection was closed); reconnecting"
+    assert lines[1].startswith(f"connected to {world.broker.address} again after ")
