@@ -18,7 +18,7 @@ from .logging import get_logger
 from .storage.log import SyncTask
 from .timers import Timer, Timers
 
-HEARTBEAT_US = 100_000
+HEARTBEAT_US = 250_000
 """How often the loop's lateness is measured, and syncs behind the writer are looked for."""
 
 LAG_WINDOW_US = 30_000_000

@@ -81,6 +81,24 @@ class Surroundings:
 class Session:
     """The broker's side of one connection."""
 
+    __slots__ = (
+        "_around",
+        "_charged_bytes",
+        "_connection",
+        "_deadline",
+        "_greeting_bytes",
+        "_output",
+        "_parting",
+        "_progress",
+        "_requests",
+        "_scope",
+        "_socket",
+        "_turn_bytes",
+        "_turn_frames",
+        "client",
+        "peer",
+    )
+
     def __init__(self, sock: socket.socket, peer: str, around: Surroundings) -> None:
         self.peer = peer
         self.client = ""

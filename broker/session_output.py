@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 
@@ -64,7 +63,8 @@ class SessionOutput:
         self._nursery = nursery
         self._warming = warming
         self._on_progress = on_progress
-        self._queue: deque[memoryview | FileSlice | _EndOfReply] = deque()
+        # A list: it is short, and an empty deque takes 700 bytes on each of ten thousand idle connections.
+        self._queue: list[memoryview | FileSlice | _EndOfReply] = []
         self.state = State.IDLE
         self.held_bytes = 0
         self.sent_bytes = 0
@@ -118,7 +118,7 @@ class SessionOutput:
         """Send the first piece of the queue and take off what left; returns False when the socket is full."""
         piece = self._queue[0]
         if piece is _END:
-            self._queue.popleft()
+            del self._queue[0]
             self._on_progress(1)
             return True
         try:
@@ -126,7 +126,7 @@ class SessionOutput:
         except BlockingIOError:
             return False
         if rest is None:
-            self._queue.popleft()
+            del self._queue[0]
         else:
             self._queue[0] = rest
         return True

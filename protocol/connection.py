@@ -30,8 +30,8 @@ from .frames import MAX_CORRELATION_ID, VERSION, Flags, Frame, decode_frame, enc
 from .limits import KIB, MAX_FRAME_BYTES, MAX_UNAUTHENTICATED_BYTES, MIB
 from .messages import Message, api_of, decode_error, decode_reply, decode_request, encode, encode_error
 
-INITIAL_BUFFER_BYTES = 4 * KIB
-"""What an idle connection holds; grows by doubling as bytes arrive, never by what a peer claims."""
+INITIAL_BUFFER_BYTES = KIB
+"""What an idle connection holds (there may be ten thousand); grows by doubling as bytes arrive, never by claims."""
 
 LAST_WORDS_ID = 0
 """The correlation id of the error frame after which the broker closes; no request has it."""

@@ -259,5 +259,5 @@ async def test_the_heartbeat_measures_the_loop(autojump_clock: trio.testing.Mock
         assert heartbeat.max_lag_us >= 249_000
         await trio.sleep(62)
         assert heartbeat.max_lag_us < 1_000
-        assert beats >= 900
+        assert beats >= 360
         nursery.cancel_scope.cancel()

@@ -77,7 +77,7 @@ async def test_a_handler_gets_the_bulk_and_the_view_is_let_go() -> None:
         for number in range(64):
             await peer.ask(PRODUCE, bytes([number]) * 1000)
         assert seen == [bytes([number]) * 1000 for number in range(64)]
-        assert host.memory.used_bytes == 4096
+        assert host.memory.used_bytes <= 4096
 
 
 async def test_bulk_follows_the_reply() -> None:

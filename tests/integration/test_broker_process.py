@@ -179,7 +179,7 @@ def test_idle_connections_are_cheap(tmp_path: Path) -> None:
         grown_kib = broker.status("RssAnon") - before_kib
         for client in clients:
             client.close()
-        assert grown_kib / len(clients) < 16
+        assert grown_kib / len(clients) < 10
 
 
 def test_readers_that_never_read_hold_no_memory(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_an_unwatched_buffer_is_reused():
     """A side that lets its views go keeps one buffer, however much passes through."""
     client, server = greeted()
     for _ in range(200):
-        feed(server.buffer, client.request(Produce(1, 0), bulk_bytes=1000)[1] + b"x" * 1000)
+        feed(server.buffer, client.request(Produce(1, 0), bulk_bytes=900)[1] + b"x" * 900)
         assert server.next_request() is not None
     assert server.buffer.capacity == INITIAL_BUFFER_BYTES
 
@@ -215,7 +215,7 @@ def test_memory_follows_what_arrived_not_what_was_claimed():
     _, server = greeted()
     feed(server.buffer, encode_head(7, 0, 1, encode(Produce(1, 0)), 60 << 20) + bytes(10_000))
     assert server.next_request() is None
-    assert server.buffer.capacity <= 4 * INITIAL_BUFFER_BYTES
+    assert server.buffer.capacity <= 16 * 1024
 
 
 def test_a_large_buffer_is_given_back():

@@ -309,7 +309,7 @@ async def test_stats_names_are_documented_and_equal_what_happened() -> None:
             "tidelog_produced_records_total": 4,
             "tidelog_topics": 1,
             "tidelog_partitions": 3,
-            "tidelog_memory_bytes": 8192,
+            "tidelog_memory_bytes": 2048,
             "tidelog_failed_syncs_total": 0,
             "tidelog_unsynced_bytes": 0,
         }

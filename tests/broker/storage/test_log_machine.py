@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.helpers.power_loss import PowerLossFiles
+from tests.helpers.power_loss import Crashed, PowerLossFiles
 
 from tidelog.broker.storage.log import Log
 from tidelog.broker.storage.settings import LogSettings
@@ -47,10 +47,13 @@ class LogMachine(RuleBasedStateMachine):
             self.counter += len(values)
             batches.append(batch(*values, timestamps_us=times))
             added += zip(values, times, strict=True)
+        expected_us = max([self.now_us, *(time for _, time, _ in self.records[-1:])])
+        before = len(self.records)
+        # Noted first: a crash in the append may leave any first part of it.
+        self.records += [(value, expected_us, time) for value, time in added]
         done = append_all(self.log, *batches, now_us=self.now_us)
-        assert done.base_offset == len(self.records)
-        assert done.append_time_us == max([self.now_us, *(time for _, time, _ in self.records[-1:])])
-        self.records += [(value, done.append_time_us, time) for value, time in added]
+        assert done.base_offset == before
+        assert done.append_time_us == expected_us
         assert done.end_offset == len(self.records)
 
     @rule()
@@ -99,6 +102,32 @@ class LogMachine(RuleBasedStateMachine):
         synced = self.log.synced_offset
         self.files = self.files.crash(random.Random(seed))
         self.reopen(synced)
+
+    @rule(
+        what=st.sampled_from(["append", "sync", "upkeep", "close", "expire", "open"]),
+        step=st.integers(1, 12),
+        power=st.booleans(),
+        seed=st.integers(0, 2**32),
+    )
+    def crash_in(self, what: str, step: int, power: bool, seed: int) -> None:
+        """Crash in the n-th operation of something, if it has so many."""
+        promised = self.log.synced_offset if power else self.log.written_offset
+        self.files.crash_at(step, random.Random(seed))
+        try:
+            if what == "append":
+                self.append([[800, 800], [800]], 1, 0)
+            elif what == "close":
+                self.log.close()
+            elif what == "open":
+                self.files = self.files.kill()
+                self.files.crash_at(step, random.Random(seed))
+                open_log(self.files, SETTINGS, epoch=self.epoch, now_us=self.now_us)
+            else:
+                {"sync": self.sync, "upkeep": self.upkeep, "expire": self.expire}[what]()
+        except Crashed:
+            event(f"crashed in {what}")
+        self.files = self.files.crash(random.Random(seed)) if power else self.files.kill()
+        self.reopen(promised)
 
     def reopen(self, promised: int) -> None:
         self.epoch += 1
