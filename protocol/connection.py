@@ -14,8 +14,9 @@ its views go reuses one warm buffer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from .api import Api
 from .errors import (
@@ -120,8 +121,7 @@ class State(Enum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, gc=False):
     """What a client asks. `problem` is set instead of `message` when the request is to be refused."""
 
     api: int
@@ -182,8 +182,7 @@ class ServerConnection:
         return self.error_reply(Api.HELLO, LAST_WORDS_ID, error)
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """A broker's answer: exactly one of `message` and `error`; `bulk` is a view that lives as long as it is held."""
 
     correlation_id: int

@@ -15,8 +15,9 @@ Little endian. Pure functions; `connection` keeps the buffers.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntFlag
+
+import msgspec
 
 from .errors import FrameTooLargeError, ProtocolError
 from .limits import MAX_CONTROL_BYTES
@@ -38,8 +39,13 @@ class Flags(IntFlag):
     ERROR = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+# Plain numbers for what is asked of every frame: a bit test with an IntFlag takes about 1 us.
+_REPLY = int(Flags.REPLY)
+_ERROR = int(Flags.ERROR)
+_UNKNOWN = ~(_REPLY | _ERROR)
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """One received frame. `control` and `bulk` are views into the receive buffer: valid until it is advanced."""
 
     api: int
@@ -52,12 +58,12 @@ class Frame:
     @property
     def is_reply(self) -> bool:
         """Whether this answers a request."""
-        return bool(self.flags & Flags.REPLY)
+        return self.flags & _REPLY != 0
 
     @property
     def is_error(self) -> bool:
         """Whether the control is an `ErrorInfo`."""
-        return bool(self.flags & Flags.ERROR)
+        return self.flags & _ERROR != 0
 
 
 def encode_head(api: int, flags: int, correlation_id: int, control: bytes, bulk_bytes: int) -> bytes:
