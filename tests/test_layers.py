@@ -184,10 +184,10 @@ def test_relative_imports_inside_the_packages() -> None:
     assert not wrong
 
 
-def modules_after(statement: str) -> list[str]:
-    """The modules that a fresh interpreter has loaded after a statement, as -X importtime reports them."""
+def modules_after(*arguments: str) -> list[str]:
+    """The modules that a fresh interpreter loads with these arguments, as -X importtime reports them."""
     run = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", statement],
+        [sys.executable, "-X", "importtime", *arguments],
         capture_output=True,
         text=True,
         check=True,
@@ -198,13 +198,30 @@ def modules_after(statement: str) -> list[str]:
 
 def test_import_tidelog_is_light() -> None:
     """`import tidelog` loads no server, no command line and no data frames."""
-    loaded = modules_after("import tidelog")
+    loaded = modules_after("-c", "import tidelog")
     assert "tidelog" in loaded
     assert not [name for name in loaded if within(name, *HEAVY)]
 
 
 def test_the_client_is_light() -> None:
     """Taking the client out of the front door loads no server, no command line and no data frames either."""
-    loaded = modules_after("from tidelog import Client")
+    loaded = modules_after("-c", "from tidelog import Client")
     assert "tidelog.client" in loaded
     assert not [name for name in loaded if within(name, *HEAVY)]
+
+
+def test_the_command_line_is_light() -> None:
+    """Building the whole command line loads neither the broker nor the client, nor what they need."""
+    loaded = modules_after("-m", "tidelog", "--version")
+    assert "typer" in loaded
+    refused = (
+        "numpy",
+        "trio",
+        "rich",
+        "yaml",
+        "xxhash",
+        "tidelog.native",
+        "tidelog.client.blocking",
+        "tidelog.broker.app",
+    )
+    assert not [name for name in loaded if within(name, *refused)]

@@ -36,6 +36,7 @@ _ABOUT_THE_STORED = frozenset({"id", "origin_id", "topic", "offset", "append_tim
 _READ = frozenset(
     {"key", "key_base64", "value", "value_base64", "headers", "priority", "timestamp", "timestamp_us", "partition"}
 )
+_KNOWN = _READ | _ABOUT_THE_STORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,9 @@ def decode_record(line: bytes, defaults: Record) -> Record:
 
 
 def _record(fields: dict[str, object], defaults: Record) -> Record:
-    unknown = sorted(fields.keys() - _READ - _ABOUT_THE_STORED)
-    if unknown:
-        raise ValueError(f"expected the fields {', '.join(sorted(_READ))}, found {unknown[0]!r}")
+    if not fields.keys() <= _KNOWN:
+        unknown = min(fields.keys() - _KNOWN)
+        raise ValueError(f"expected the fields {', '.join(sorted(_READ))}, found {unknown!r}")
     if not fields.keys() & {"value", "value_base64"}:
         raise ValueError("expected a value (text or null) or a value_base64, found neither")
     return Record(

@@ -114,11 +114,11 @@ def produce(
         partition=partition,
     )
     meaning = _form(form, template, key_separator, keep_partition)
-    out = StandardOutput()
+    out = StandardOutput() if receipts else None
     with open_input(file) as source, connected(url, timeout) as client:
         client.ping()  # so that nobody types lines for a broker that is not there
-        sender = Sender(client, topic, _printer(out, output) if receipts else _ignore)
-        shown = source.size is not None and not (receipts and out.is_terminal)
+        sender = Sender(client, topic, _ignore if out is None else _printer(out, output))
+        shown = source.size is not None and not (out is not None and out.is_terminal)
         try:
             with progress(source.name, source.size, unit_bytes=True, shown=shown) as advance:
                 sender.send_all(replace(source, read=_watched(source.read, advance)), meaning)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Literal
 
 from ...protocol.quantities import parse_duration_us
@@ -74,6 +75,7 @@ def parse_iso(text: str) -> datetime:
         raise ValueError(f"expected a time of the years 1 to 9999 in UTC, found {text!r}") from None
 
 
+@lru_cache(maxsize=1024)  # the messages of a batch share their append time, and most of them the producer's time too
 def format_time_us(time_us: int) -> str | None:
     """Return microseconds as ISO 8601 in UTC with `Z`, or None where ISO 8601 has no year for it."""
     try:

@@ -57,7 +57,13 @@ def create(
     changes = read_changes([*given, *(settings or [])], may_reset=False)
     with connected(url, timeout) as client:
         topic = client.topics.create(name, partitions=changes.partitions, **changes.settings)  # pyright: ignore[reportArgumentType]
-    _show(topic, output)
+    if output is OutputFormat.JSON:
+        _show(topic, output)
+    else:
+        out = StandardOutput()
+        count = len(topic.partitions)
+        out.text(f"created {topic.name} with {count} partition{'s' if count > 1 else ''}")
+        out.flush()
 
 
 def list_topics(url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:

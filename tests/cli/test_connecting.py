@@ -167,3 +167,11 @@ def test_get_shows_null_and_empty_apart(tidelog: CommandLine, topic: str) -> Non
     assert first[0].split() == ["id", f"{topic}/0@0"]
     assert [line.split() for line in first[-2:]] == [["key"], ["value", "null"]]
     assert [line.split() for line in second[-2:]] == [["key", "null"], ["value"]]
+
+
+@pytest.mark.parametrize("url", ["tidelogs://localhost:9440", "tidelog://secret@localhost:9440"])
+def test_what_is_not_there_yet_is_said(tidelog: CommandLine, url: str) -> None:
+    """TLS and tokens are refused in one line, and never silently left out."""
+    error = tidelog.run("ping", "--url", url, code=1).error
+    assert error.startswith("tidelog: UNSUPPORTED: ")
+    assert "secret" not in error

@@ -225,3 +225,14 @@ def test_producing_makes_the_topic(tidelog: CommandLine) -> None:
     """A topic that does not exist is made by producing to it, as the broker allows by default."""
     tidelog.run("produce", "made-by-producing", stdin=b"v\n")
     assert tidelog.run("consume", "made-by-producing").out == b"v\n"
+
+
+def test_many_headers_and_large_ones(tidelog: CommandLine, topic: str) -> None:
+    """Case 4: 10,000 headers, and one of 1 MiB, come back; one more is refused with the line and the limit."""
+    many = [[f"h{n % 7}", str(n)] for n in range(10_000)]
+    large = [["large", "x" * (1 << 20)]]
+    lines = [json.dumps({"value": "v", "headers": headers}) for headers in (many, large, [*many, ["one", "more"]])]
+    error = tidelog.run("produce", topic, "--input", "json", stdin="\n".join(lines).encode(), code=1).error
+    assert "line 3 of standard input" in error
+    assert "at most 10000 headers" in error
+    assert [message["headers"] for message in stored(tidelog, topic)] == [many, large]

@@ -124,3 +124,19 @@ def test_what_was_acknowledged_before_a_kill_is_there(broker: BrokerProcess, min
     }
     assert {stored[each] for each in acknowledged} == {f"message {number}" for number in range(20)}
     assert "never" not in stored.values()
+
+
+def test_a_follower_outlives_its_broker(broker: BrokerProcess, mine: CommandLine) -> None:
+    """A follower goes on where it was after kill -9 and restart, and says on standard error what happened."""
+    mine.run("produce", "followed", "--partition", "0", stdin=b"before\n")
+    with mine.start("consume", "followed", "--follow", "--from", "earliest", "--limit", "2") as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"before\n"
+        broker.restart()
+        mine.run("produce", "followed", "--partition", "0", stdin=b"after\n")
+        out, err = reader.communicate(timeout=30)
+    assert (reader.returncode, out) == (0, b"after\n")
+    said = err.decode().splitlines()
+    assert said
+    assert all(line.startswith("tidelog: ") and line.isprintable() for line in said)
+    assert len(said) <= 3
