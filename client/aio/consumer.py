@@ -89,7 +89,7 @@ class AsyncConsumer:
         if self._is_in_hand(position):
             self._drop_items()
         position.seek(point)
-        self._reader.withdraw()
+        self._reader.notify()
 
     async def seek_to_time(self, moment: datetime | timedelta) -> None:
         """Go on, in every partition, at the first message appended at or after a time."""
@@ -118,7 +118,7 @@ class AsyncConsumer:
         """Undo `pause`."""
         for position in (await self._reader.open()).matching(self._full_name(topic), partition):
             position.is_paused = False
-        self._reader.withdraw()
+        self._reader.notify()
 
     # -- ending ----------------------------------------------------------------------------------------------------
 

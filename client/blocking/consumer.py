@@ -90,7 +90,7 @@ class Consumer:
         if self._is_in_hand(position):
             self._drop_items()
         position.seek(point)
-        self._reader.withdraw()
+        self._reader.notify()
 
     def seek_to_time(self, moment: datetime | timedelta) -> None:
         """Go on, in every partition, at the first message appended at or after a time."""
@@ -119,7 +119,7 @@ class Consumer:
         """Undo `pause`."""
         for position in (self._reader.open()).matching(self._full_name(topic), partition):
             position.is_paused = False
-        self._reader.withdraw()
+        self._reader.notify()
 
     # -- ending ----------------------------------------------------------------------------------------------------
 

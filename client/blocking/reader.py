@@ -44,14 +44,15 @@ TOPIC_POLL_S = 0.5
 log = logging.getLogger("tidelog")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Flight:
-    """A fetch on its way."""
+    """A fetch on its way; withdrawn once it does not ask for what is wanted any more."""
 
     sent: Sent
     connection: Connection
     call: Call
     give_up_at: float
+    is_withdrawn: bool = False
 
 
 class Reader:
@@ -116,14 +117,6 @@ class Reader:
         finally:
             self._turn.give_back()
 
-    def withdraw(self) -> None:
-        """What is to be fetched has changed: have the broker answer the fetch on its way now, so that the next one
-        goes out at once."""
-        flight = self._flight
-        if flight is not None and flight.connection.error is None and flight.call.reply is None:
-            flight.connection.send(Cancel(flight.call.correlation_id))
-        self.notify()
-
     def seek_to_time(self, moment: Moment) -> None:
         """Go on at the first record appended at or after a time, in every partition."""
         self.open()
@@ -139,7 +132,7 @@ class Reader:
                 raise answer.error.error()
         for place, answer in zip(places, reply.answers, strict=True):
             place.seek(answer.offset, answer.epoch)
-        self.withdraw()
+        self.notify()
 
     # -- ending ----------------------------------------------------------------------------------------------------
 
@@ -150,12 +143,12 @@ class Reader:
             runtime.call_soon(self._home, self.notify)
 
     def notify(self) -> None:
-        """Let a pull that waits look again. Takes no lock."""
+        """Let a pull that waits look again: what is wanted has changed. Takes no lock."""
         flight, bell, link = self._flight, self._bell, self._link
         if self._is_stopped and link is not None:
             link.stop(ClosedError(f"the {self._plan.what} was stopped"))
-        if self._is_stopped and flight is not None:
-            flight.call.finish()
+        if flight is not None:
+            flight.call.stir()
             flight.connection.wake()
         if bell is not None:
             bell.set()
@@ -252,6 +245,13 @@ class Reader:
         assert self._link is not None
         flight = self._flight
         if flight is not None and flight.connection.error is None:
+            flight.call.is_stirred = False
+            if self._is_stopped:  # looked at after that, so that a stop in between is not missed
+                return None
+            if not flight.is_withdrawn and self.positions.is_outdated(flight.sent):
+                # Answered at once from here on, so that the right one goes out; what it brings is still of use.
+                flight.is_withdrawn = True
+                flight.connection.send(Cancel(flight.call.correlation_id))
             return flight
         self._flight = None
         try:
@@ -312,7 +312,7 @@ class Reader:
         self.positions.metadata_version = reply.version
         if self._plan.end is None and self._plan.subscription.partition is None:
             for topic, partition in self._plan.subscription.places(reply):
-                if not self.positions.knows(topic.id, partition):
+                if self.positions.is_new(topic, partition):
                     self.positions.add(Position(topic, partition, 0))
 
 

@@ -14,6 +14,7 @@ from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MAX_CONTROL_BYTES, MIB
 from ...protocol.messages import Fetch, FetchReply
 from ...protocol.messages.fetch import FETCH_RESULT_BYTES
 from ..message_batch import MessageBatch
+from .directory import TopicEntry
 from .position import Position, Times
 
 FETCH_BYTES = MIB
@@ -48,10 +49,14 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A fetch, and how often each of its partitions had been sought when it was made."""
+    """A fetch, and how often each of its partitions had been sought when it was made.
+
+    `is_partial`: there are more partitions than one fetch can ask for.
+    """
 
     message: Fetch
     seeks: dict[Place, int]
+    is_partial: bool
 
 
 class Positions:
@@ -74,9 +79,11 @@ class Positions:
         """Read one more partition."""
         self._positions[position.topic.id, position.partition] = position
 
-    def knows(self, topic_id: int, partition: int) -> bool:
-        """Whether this partition is read."""
-        return (topic_id, partition) in self._positions
+    def is_new(self, topic: TopicEntry, partition: int) -> bool:
+        """Whether this partition appeared since the read began. A topic made again under a name that is read already
+        is another topic: its records are not those that were asked for."""
+        is_read = (topic.id, partition) in self._positions
+        return not is_read and all(each.topic.id == topic.id for each in self if each.topic.name == topic.name)
 
     def matching(self, topic: str | None, partition: int | None) -> list[Position]:
         """Return the partitions of a topic (its full name; None for all) with a number (None for any)."""
@@ -103,7 +110,8 @@ class Positions:
         asked = (suspects or wanted)[:MAX_PLACES]
         if not asked:
             return None
-        if len(asked) < len(suspects or wanted):  # the others get their turn soon, also when these are quiet
+        is_partial = len(asked) < len(suspects or wanted)
+        if is_partial:  # the others get their turn soon, also when these are quiet
             max_wait_us = min(max_wait_us, CROWDED_WAIT_US)
             for position in asked:
                 self._to_the_end(position)
@@ -115,7 +123,18 @@ class Positions:
             timestamps=self._times,
             metadata_version=self.metadata_version,
         )
-        return Sent(message, {(at.topic.id, at.partition): at.seeks for at in asked})
+        return Sent(message, {(at.topic.id, at.partition): at.seeks for at in asked}, is_partial)
+
+    def is_outdated(self, sent: Sent) -> bool:
+        """Whether a fetch does not ask for all that is wanted by now: after a seek, a resume, or damage."""
+        for place, position in self._positions.items():
+            asked = sent.seeks.get(place)
+            if asked is None:
+                if not (sent.is_partial or sent.message.verify) and position.has_more and not position.is_paused:
+                    return True
+            elif asked != position.seeks:
+                return True
+        return False
 
     def take(self, sent: Sent, reply: FetchReply, bulk: memoryview) -> bool:
         """Keep what a fetch brought; return whether it is better to pause before the next one."""

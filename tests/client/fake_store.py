@@ -81,6 +81,8 @@ class FakePartition:
     start: int = 0
     end: int = 0
     batches: list[bytearray] = field(default_factory=list)
+    ranges: list[range] = field(default_factory=list)
+    """The offsets of each batch, whatever becomes of its bytes."""
     producers: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
     damaged: tuple[int, int] | None = None
     truncated_at: int | None = None
@@ -287,6 +289,7 @@ class FakeStore:
         stamp_leader(batch, 0, base_offset=partition.end, append_time_us=now_us, leader_epoch=self.epoch)
         known[header.base_sequence] = (header.checksum, partition.end)
         partition.batches.append(batch)
+        partition.ranges.append(range(partition.end, partition.end + header.record_count))
         partition.end += header.record_count
         return BatchResult(partition.end - header.record_count, now_us, header.record_count)
 
@@ -311,13 +314,12 @@ class FakeStore:
             return FetchResult(position.topic_id, position.partition, -1, 0, 0, 0, ErrorInfo.of(error)), b""
         taken: list[bytearray] = []
         next_offset, size = position.offset, 0
-        for batch in partition.batches:
-            header = BatchHeader.read(batch)
-            if header.end_offset > position.offset and (
+        for batch, offsets in zip(partition.batches, partition.ranges, strict=True):
+            if offsets.stop > position.offset and (
                 size + len(batch) <= min(left, position.max_bytes) or (left and not taken)
             ):
                 taken.append(batch)
-                next_offset, size = header.end_offset, size + len(batch)
+                next_offset, size = offsets.stop, size + len(batch)
             elif taken:
                 break
         if not taken:

@@ -10,6 +10,7 @@ import functools
 import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -146,6 +147,22 @@ class World:
         if self.flavour == "blocking":
             return function()
         return await anyio.to_thread.run_sync(function)
+
+
+BASE = datetime(2025, 1, 14, 15, tzinfo=UTC)
+
+
+def store(world: World, topic: str, count: int, *, partitions: int = 1, per_batch: int = 10) -> None:
+    """Store values `partition-offset` in batches, the first appended at BASE, each next a second later."""
+    keeper = world.broker.store
+    keeper.create(f"default/{topic}", partitions)
+    with Client(world.broker.url) as client:
+        for first in range(0, count, per_batch):
+            keeper.clock_us = 1_736_866_800_000_000 + first // per_batch * 1_000_000
+            for partition in range(partitions):
+                values = [b"%d-%d" % (partition, at) for at in range(first, min(first + per_batch, count))]
+                client.produce_many(topic, values, partition=partition)
+    keeper.clock_us = None
 
 
 Test = Callable[[World], Awaitable[None]]
