@@ -14,8 +14,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         const=20,
         default=1,
         metavar="N",
-        help="multiply the random states of the crash tests by N (20 when no number is given); "
-        "raise --timeout with it",
+        help="multiply the random states of the crash tests by N (20 when no number is given); raise --timeout with it",
     )
 
 
