@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import MutableMapping
 from datetime import UTC, datetime
-from typing import TextIO
+from typing import TextIO, cast
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -23,10 +23,31 @@ _NOTHING = 50  # above every event of ours
 _PLAIN = re.compile(r"[A-Za-z0-9._:/@+,~%-]+", re.ASCII)
 
 
+class _Lossy:
+    """Writes lines, and drops them when nobody reads any more: a log that fails must not take the broker along."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Write, or drop."""
+        try:
+            self._stream.write(text)
+        except (OSError, ValueError):  # a broken pipe, a full disk; closed
+            return
+
+    def flush(self) -> None:
+        """Flush, or drop."""
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+
 def _make(level: int, style: str, stream: TextIO) -> FilteringBoundLogger:
     # Wrapped here, not by structlog.configure: that belongs to the program a broker may be embedded in.
     return structlog.wrap_logger(
-        structlog.WriteLogger(stream),
+        structlog.WriteLogger(cast("TextIO", _Lossy(stream))),
         processors=[_add_time_and_level, _add_traceback, _as_json if style == "json" else _as_text],
         wrapper_class=structlog.make_filtering_bound_logger(level),
     )

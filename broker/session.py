@@ -22,15 +22,16 @@ from dataclasses import dataclass
 
 import trio
 
-from ..protocol.connection import INITIAL_BUFFER_BYTES, LAST_WORDS_ID, Request, ServerConnection
+from ..protocol.connection import LAST_WORDS_ID, Request, ServerConnection
 from ..protocol.connection import State as WireState
 from ..protocol.errors import InternalError, InvalidRequestError, ProtocolError, TidelogError
 from ..protocol.frames import HEADER_BYTES
-from ..protocol.limits import MAX_UNAUTHENTICATED_BYTES, MIB
+from ..protocol.limits import MIB
 from ..protocol.messages import Message
 from .deferred import Deferred, FileSlice, Reply
 from .logging import get_logger
 from .metrics import Metrics
+from .session_bounds import SessionBounds, SessionLimits
 from .session_deadline import Activity, SessionDeadline
 from .session_memory import MemoryBudget
 from .session_output import SessionOutput
@@ -44,19 +45,10 @@ BYTES_PER_TURN = 4 * MIB
 LINGER_S = 1.0
 """How long last words may take to arrive: a close with unread bytes behind it would destroy them on their way."""
 
+__all__ = ["Answer", "Session", "SessionLimits", "Surroundings"]
+
 Answer = Reply | Deferred[Reply]
 Handle = Callable[["Session", Message, memoryview], Answer]
-
-
-@dataclass(frozen=True, slots=True)
-class SessionLimits:
-    """What one connection may take; see the keys of the same names in `config.sections.BrokerSection`."""
-
-    max_frame_bytes: int
-    max_requests_in_flight: int
-    max_connection_bytes: int
-    hello_timeout_us: int
-    idle_timeout_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +75,9 @@ class Session:
 
     __slots__ = (
         "_around",
-        "_charged_bytes",
+        "_bounds",
         "_connection",
         "_deadline",
-        "_greeting_bytes",
         "_output",
         "_parting",
         "_progress",
@@ -115,8 +106,9 @@ class Session:
             activity=self._activity,
             give_up=self.stop,
         )
-        self._charged_bytes = 0
-        self._greeting_bytes = 0
+        self._bounds = SessionBounds(
+            around.limits, around.memory, self._connection.buffer, self._requests, self._output
+        )
         self._turn_frames = 0
         self._turn_bytes = 0
         self._progress: trio.Event | None = None
@@ -150,7 +142,7 @@ class Session:
         """Receive and answer until the peer ends its stream or says something that is no request."""
         try:
             while True:
-                if self._is_full:
+                if self._bounds.is_full:
                     await self._wait_until_not_full()
                 request = self._connection.next_request()
                 if request is None:
@@ -168,9 +160,9 @@ class Session:
     async def _receive(self) -> bool:
         """Receive some bytes; returns False at the end of the stream."""
         buffer = self._connection.buffer
-        if self._around.memory.is_spent and buffer.capacity > INITIAL_BUFFER_BYTES:
+        if self._bounds.must_wait_for_memory:
             self._end_turn()
-            await self._around.memory.wait(self)
+            await self._bounds.wait_for_memory()
         while True:
             with buffer.writable() as room:
                 try:
@@ -180,13 +172,13 @@ class Session:
             if count is not None:
                 buffer.received(count)
                 self._turn_bytes += count
-                self._charge()
+                self._bounds.charge()
                 return count > 0
             self._end_turn()
-            if not buffer and buffer.capacity > INITIAL_BUFFER_BYTES:
-                self._around.memory.idle(self)
+            if self._bounds.has_idle_buffer:
+                self._bounds.idle()
                 await trio.lowlevel.wait_readable(self._socket)
-                self._around.memory.busy(self)
+                self._bounds.busy()
             else:
                 await trio.lowlevel.wait_readable(self._socket)
 
@@ -204,7 +196,6 @@ class Session:
         self._deadline.active_us = self._around.monotonic_us()
         self._requests.count += 1
         key = RequestKey(request.api, request.correlation_id)
-        is_greeting = self._connection.state is WireState.AWAIT_HELLO
         try:
             answer = self._answer(request)
         except TidelogError as error:
@@ -214,8 +205,8 @@ class Session:
                 self._reply(key, answer)
             else:
                 self._requests.wait_for(key, HEADER_BYTES + len(request.bulk), answer, self._on_done)
-        if is_greeting:
-            self._count_greeting(HEADER_BYTES + len(request.bulk))
+        if self._connection.state is WireState.AWAIT_HELLO:
+            self._bounds.count_greeting(HEADER_BYTES + len(request.bulk))
 
     def _answer(self, request: Request) -> Answer:
         self._around.metrics.count_request(request.api)
@@ -273,46 +264,18 @@ class Session:
 
     # -- bounds --------------------------------------------------------------------------------------------------
 
-    @property
-    def _held_bytes(self) -> int:
-        return self._connection.buffer.capacity + self._requests.held_bytes + self._output.held_bytes
-
-    @property
-    def _is_full(self) -> bool:
-        limits = self._around.limits
-        return self._requests.count >= limits.max_requests_in_flight or (
-            self._requests.count > 0 and self._held_bytes > limits.max_connection_bytes
-        )
-
     async def _wait_until_not_full(self) -> None:
         """Read nothing until replies have left."""
         self._around.metrics.session_stalls += 1
         self._end_turn()
-        while self._is_full:
+        while self._bounds.is_full:
             await self._wait_for_progress()
-        self._charge()
+        self._bounds.charge()
 
     async def _wait_for_progress(self) -> None:
         self._progress = trio.Event()
         await self._progress.wait()
         self._progress = None
-
-    def _charge(self) -> None:
-        """Bring what the budget knows of this connection up to date."""
-        held = self._held_bytes
-        if held != self._charged_bytes:
-            self._around.memory.change(self, held - self._charged_bytes)
-            self._charged_bytes = held
-
-    def give_back(self) -> None:
-        """Shrink the receive buffer, which is idle."""
-        self._connection.buffer.shrink()
-        self._charge()
-
-    def _count_greeting(self, size: int) -> None:
-        self._greeting_bytes += size
-        if self._connection.state is WireState.AWAIT_HELLO and self._greeting_bytes > MAX_UNAUTHENTICATED_BYTES:
-            raise ProtocolError(f"expected HELLO to succeed within {MAX_UNAUTHENTICATED_BYTES} bytes, found more")
 
     def _activity(self) -> Activity:
         return Activity(
@@ -344,24 +307,25 @@ class Session:
             while not self._output.is_empty:
                 await self._wait_for_progress()
             self._socket.shutdown(socket.SHUT_WR)
-            await self._discard_input()
-
-    async def _discard_input(self) -> None:
-        scratch = bytearray(64 * 1024)
-        while True:
-            try:
-                if not self._socket.recv_into(scratch):
-                    return
-                await trio.lowlevel.checkpoint()
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(self._socket)
+            await _discard_input(self._socket)
 
     def _close(self) -> None:
         self._requests.withdraw_all()
         self._end_turn()
         self._deadline.cancel()
         self._output.break_off()
-        self._around.memory.change(self, -self._charged_bytes)
-        self._around.memory.leave(self)
+        self._bounds.leave()
         trio.lowlevel.notify_closing(self._socket)
         self._socket.close()
+
+
+async def _discard_input(sock: socket.socket) -> None:
+    """Receive until the peer ends its stream."""
+    scratch = bytearray(64 * 1024)
+    while True:
+        try:
+            if not sock.recv_into(scratch):
+                return
+            await trio.lowlevel.checkpoint()
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(sock)

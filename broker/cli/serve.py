@@ -59,49 +59,54 @@ def _read_level(text: str) -> str:
     return text
 
 
-Flag = str | None
+ConfigFile = Annotated[str | None, typer.Option("--config", metavar="FILE", help="A configuration in YAML.")]
+DataDir = Annotated[
+    str | None, typer.Option("--data-dir", metavar="DIR", help="Where everything is kept [default: ./data].")
+]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        parser=_as_typed(_read_address),
+        help="Port 0 takes a free one [default: 127.0.0.1:9440].",
+    ),
+]
+Http = Annotated[str | None, typer.Option("--http", metavar="off", parser=_read_http, help="No HTTP yet.")]
+DurabilityWord = Annotated[
+    str | None,
+    typer.Option(
+        "--durability",
+        metavar="synced|written|received",
+        parser=_as_typed(Durability.from_word),
+        help="Of topics that set nothing else [default: synced].",
+    ),
+]
+InMemory = Annotated[bool, typer.Option("--in-memory", help="Keep nothing on disk, lose all at the end.")]
+LogLevel = Annotated[
+    str | None,
+    typer.Option("--log-level", metavar="debug|info|warning|error", parser=_read_level, help="[default: info]"),
+]
+DrainTimeout = Annotated[
+    str | None,
+    typer.Option(
+        "--drain-timeout",
+        metavar="DURATION",
+        parser=_as_typed(parse_duration_us),
+        help="How long requests in flight may take when stopping [default: 30s].",
+    ),
+]
 
 
 def serve(
-    config: Annotated[Flag, typer.Option("--config", metavar="FILE", help="A configuration in YAML.")] = None,
-    data_dir: Annotated[
-        Flag, typer.Option("--data-dir", metavar="DIR", help="Where everything is kept [default: ./data].")
-    ] = None,
-    listen: Annotated[
-        Flag,
-        typer.Option(
-            "--listen",
-            metavar="HOST:PORT",
-            parser=_as_typed(_read_address),
-            help="Port 0 takes a free one [default: 127.0.0.1:9440].",
-        ),
-    ] = None,
-    http: Annotated[Flag, typer.Option("--http", metavar="off", parser=_read_http, help="No HTTP yet.")] = None,
-    durability: Annotated[
-        Flag,
-        typer.Option(
-            "--durability",
-            metavar="synced|written|received",
-            parser=_as_typed(Durability.from_word),
-            help="Of topics that set nothing else [default: synced].",
-        ),
-    ] = None,
-    in_memory: Annotated[
-        bool, typer.Option("--in-memory", help="Keep nothing on disk: all is gone at the end.")
-    ] = False,
-    log_level: Annotated[
-        Flag,
-        typer.Option("--log-level", metavar="debug|info|warning|error", parser=_read_level, help="[default: info]"),
-    ] = None,
-    drain_timeout: Annotated[
-        Flag,
-        typer.Option(
-            "--drain-timeout",
-            metavar="DURATION",
-            parser=_as_typed(parse_duration_us),
-            help="How long requests in flight may take when stopping [default: 30s].",
-        ),
-    ] = None,
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    listen: Listen = None,
+    http: Http = None,
+    durability: DurabilityWord = None,
+    in_memory: InMemory = False,
+    log_level: LogLevel = None,
+    drain_timeout: DrainTimeout = None,
 ) -> int:
     """Run a broker. It says on standard output where it serves, and logs to standard error."""
     del http  # `off` is what it is anyway

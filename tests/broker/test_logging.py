@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
 import re
 from collections.abc import Iterator
 
@@ -96,3 +98,16 @@ def test_escape_keeps_plain_text_and_quotes() -> None:
     """Lines on standard error stay readable: only what is dangerous is changed."""
     assert escape('no topic "ordrs"; did you mean "orders"?') == 'no topic "ordrs"; did you mean "orders"?'
     assert escape("a\x1b[2J\nb\x7f") == "a\\u001b[2J\\nb\\u007f"
+
+
+def test_a_log_that_nobody_reads_is_dropped() -> None:
+    """When the other end of stderr is gone the broker goes on without a log."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        configure("info", "console", stream)
+        get_logger().error("into a broken pipe")
+        get_logger().error("again")
+        with contextlib.suppress(BrokenPipeError):
+            stream.close()
+    get_logger().error("into a closed stream")
