@@ -8,6 +8,7 @@ CORRUPT is passed over.
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from tests.helpers.disk_model import PAGE_BYTES
@@ -16,13 +17,14 @@ from tests.helpers.power_loss import PowerLossFiles
 
 from tidelog.broker.errors import CorruptError, InvalidBatchError
 from tidelog.broker.storage.log import Log
-from tidelog.protocol.batch import iterate_headers, verify
+from tidelog.protocol.batch import HEADER_BYTES, MAGIC, iterate_headers, verify
 
 pytestmark = pytest.mark.crash
 
 SEEDS = range(6)
 FLIPS_PER_LOG = 12
 Lost = list[tuple[int, int]]
+Stored = tuple[int, int, bytes]  # base offset, epoch, what the producer signed
 
 
 def grown_log(seed: int) -> LogDriver:
@@ -55,17 +57,21 @@ def used_files(files: PowerLossFiles, folder: str = FOLDER) -> list[str]:
 
 
 def flip(files: PowerLossFiles, path: str, rng: random.Random) -> int:
-    """Change one bit that was written, on the disk and in the page cache; return its position."""
+    """Change one bit that was written, of a batch's header every other time; return its position."""
     inode = files.disk.inode(path)
-    used = len(inode.read(0, inode.size).rstrip(b"\0"))
-    position = rng.randrange(used)
+    content = inode.read(0, inode.size).rstrip(b"\0")
+    headers = [match.start() for match in re.finditer(re.escape(MAGIC), content)]
+    if headers and rng.random() < 0.5:
+        position = rng.choice(headers) + rng.randrange(HEADER_BYTES)
+    else:
+        position = rng.randrange(len(content))
     inode.memory[position] ^= 1 << rng.randrange(8)
     return position
 
 
-def read_as_a_consumer(log: Log) -> tuple[list[tuple[int, bytes]], Lost]:
-    """Return every intact batch (base offset, what the producer signed), and the ranges that are reported as lost."""
-    found: list[tuple[int, bytes]] = []
+def read_as_a_consumer(log: Log) -> tuple[list[Stored], Lost]:
+    """Return every intact batch, and the ranges that are reported as lost."""
+    found: list[Stored] = []
     lost: Lost = []
     offset = log.start_offset
     while offset < log.end_offset:
@@ -89,14 +95,14 @@ def read_as_a_consumer(log: Log) -> tuple[list[tuple[int, bytes]], Lost]:
     return found, lost
 
 
-def intact_batches(read: object) -> list[tuple[int, bytes]]:
+def intact_batches(read: object) -> list[Stored]:
     """Take a reply apart, every checksum compared; raises as a client does."""
-    found: list[tuple[int, bytes]] = []
+    found: list[Stored] = []
     for piece in read.slices:  # type: ignore[attr-defined]
         run = piece.file.read_at(piece.position, piece.length)
         for at, header in iterate_headers(run):
             verify(run, at)
-            found.append((header.base_offset, run[at + 56 : at + header.batch_length]))
+            found.append((header.base_offset, header.leader_epoch, run[at + 56 : at + header.batch_length]))
     return found
 
 
@@ -104,8 +110,10 @@ def check_contained(log: Log, sent: list[Sent], most: int) -> None:
     """All that can be read is as it was sent; at most so many batches cannot, and those are reported."""
     found, lost = read_as_a_consumer(log)
     expected = {batch.base_offset: batch for batch in sent if batch.base_offset >= log.start_offset}
-    assert [base for base, body in found if expected[base].body != body] == []
-    missing = sorted(expected.keys() - {base for base, _body in found})
+    assert found == [
+        (base, expected[base].epoch, expected[base].body) for base, _epoch, _body in found if base in expected
+    ]
+    missing = sorted(expected.keys() - {base for base, _epoch, _body in found})
     assert len(missing) <= most, f"{most} bits cost the batches {missing}"
     reported = {offset for start, end in lost for offset in range(start, end)}
     gone = {offset for base in missing for offset in range(base, expected[base].end_offset)}
@@ -168,14 +176,15 @@ def test_a_page_that_reads_as_zeros(seed: int) -> None:
     driver = grown_log(seed)
     rng = random.Random(seed)
     for path in [path for path in used_files(driver.files) if path.endswith(".log")]:
-        files = PowerLossFiles(driver.files.disk.copy())
-        inode = files.disk.inode(path)
-        pages = len(inode.read(0, inode.size).rstrip(b"\0")) // PAGE_BYTES
-        if pages < 2:
-            continue
-        start = rng.randrange(1, pages) * PAGE_BYTES
-        inode.memory[start : start + PAGE_BYTES] = bytes(PAGE_BYTES)
-        log = driver.open(files)
-        assert log.end_offset == driver.end
-        check_contained(log, driver.sent, most=PAGE_BYTES // 112 + 2)
-        assert log.damaged != []
+        content = driver.files.read(path).rstrip(b"\0")
+        pages = len(content) // PAGE_BYTES
+        for page in {1, rng.randrange(1, max(pages, 2))}:
+            zeroed = slice(page * PAGE_BYTES, (page + 1) * PAGE_BYTES)
+            if page >= pages:
+                continue
+            files = PowerLossFiles(driver.files.disk.copy())
+            files.disk.inode(path).memory[zeroed] = bytes(PAGE_BYTES)
+            log = driver.open(files)
+            assert log.end_offset == driver.end
+            check_contained(log, driver.sent, most=1 + content[zeroed].count(MAGIC))
+            assert log.damaged != []

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.crash
 SHARDS = range(8)
 LIVES = 8
 CRASHES_PER_LIFE = 5
-STATES_PER_CRASH = 3
+STATES_PER_CRASH = 1
 STEPS_PER_RUN = 60
 
 VARIANTS: tuple[LogSettings, ...] = (

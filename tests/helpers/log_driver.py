@@ -40,6 +40,12 @@ SMALL = LogSettings(
     snapshot_interval_bytes=12 * KIB,
     snapshot_min_interval_us=0,
 )
+_EXTREMES = (
+    (Loss.NOTHING_SURVIVES, Loss.NOTHING_SURVIVES),
+    (Loss.EVERYTHING_SURVIVES, Loss.NOTHING_SURVIVES),
+    (Loss.NOTHING_SURVIVES, Loss.EVERYTHING_SURVIVES),
+)
+"""Bytes and names of which only what was synced is left, and each without the other."""
 
 
 @dataclass(frozen=True)
@@ -221,10 +227,10 @@ class LogDriver:
         self.note_marks()
 
     def check_states(self, states: int) -> None:
-        """Hold the recovery over some of the states that a crash now may leave to the invariants, one by one."""
+        """Hold the recovery over what a crash now may leave to the invariants: all is there, the worst, some by lot."""
         self.check(PowerLossFiles(self.files.disk.copy()), self.promised_written, recent_only=True)
-        for _ in range(states):
-            pages, names = (self.rng.choice(list(Loss)) for _ in range(2))
+        drawn = [(self.rng.choice(list(Loss)), self.rng.choice(list(Loss))) for _ in range(states)]
+        for pages, names in [*_EXTREMES, *drawn]:
             files = PowerLossFiles(self.files.disk.after_power_loss(self.rng, pages, names))
             self.check(files, self.promised_synced, recent_only=True)
 

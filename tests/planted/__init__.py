@@ -1,0 +1,1 @@
+"""Bugs that are planted on purpose, to see whether the suite finds them."""
