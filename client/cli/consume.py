@@ -18,7 +18,7 @@ from .options import Output, OutputFormat, Timeout, Topic, Url, parse_limit, par
 from .output import StandardOutput
 from .progress import progress
 from .session import connected
-from .times import Position, parse_position
+from .times import Bound, Position, parse_position
 
 if TYPE_CHECKING:
     from ..blocking.client import Client
@@ -30,6 +30,9 @@ RECEIVE_MESSAGES = 1_000
 
 WATCH_S = 1.0
 """How often a follower looks whether anybody still reads its output."""
+
+AT_ONCE = 0.9
+"""An empty answer that came before this part of the wait was over means the end of the range, not a silence."""
 
 POSITION = "earliest, latest, an offset, or a time: 2025-01-14T15:00:00Z, now, -15m."
 
@@ -134,6 +137,7 @@ def replay(
     with connected(url, timeout) as client:
         found = _look_up(client, topic, (start, end), partition)
         first, last = start.resolve(found.now), end.resolve(found.now)
+        _check_order(first, last)
         with client.replay(topic, start=first, end=last, partition=partition) as reader:
             total = sum(max(0, stop - begin) for begin, stop in reader.ranges().values())
             total = total if limit is None else min(total, limit)
@@ -172,11 +176,12 @@ def _consume(
     with connected(url) as client:
         found = _look_up(client, topic, (start,) if end is None else (start, end), partition)
         first, last = start.resolve(found.now), None if end is None else end.resolve(found.now)
+        _check_order(first, last)
         if isinstance(last, int):
             last = min(last, found.end_offset)  # without --follow nobody waits for what is not there yet
         count = 0
         with client.consumer(topic, start=first, end=last, partition=partition) as reader:
-            for messages in _received(reader, stop, out):
+            for messages in _received(reader, last is not None, stop, out):
                 write(messages)
                 out.flush()
                 count += len(messages)
@@ -184,7 +189,7 @@ def _consume(
         raise NotFoundError(f"no message of {topic} is in that range")
 
 
-def _received(reader: Consumer, stop: Stop, out: StandardOutput) -> Iterator[list[Message]]:
+def _received(reader: Consumer, is_bounded: bool, stop: Stop, out: StandardOutput) -> Iterator[list[Message]]:
     """Yield messages until the limit, the end, or a silence of the timeout: then TimedOutError."""
     left = stop.limit
     silent_s = 0.0
@@ -197,9 +202,8 @@ def _received(reader: Consumer, stop: Stop, out: StandardOutput) -> Iterator[lis
             left = None if left is None else left - len(messages)
             yield messages
             continue
-        waited_s = time.monotonic() - begun
-        if waited_s < wait_s:
-            return  # the end of the range
+        if is_bounded and time.monotonic() - begun < wait_s * AT_ONCE:
+            return  # at the end of the range there is nothing to wait for
         silent_s += wait_s
         if stop.idle_s is not None and silent_s >= stop.idle_s:
             raise TimedOutError(f"expected a message within {stop.idle_s:g} s, found none")
@@ -220,6 +224,17 @@ def _look_up(client: Client, topic: str, positions: tuple[Position, ...], partit
             f"expected a partition of {topic} from 0 to {len(partitions) - 1}, found {partition}"
         )
     return Found(now, partitions[partition or 0].end_offset)
+
+
+def _check_order(first: Bound, last: Bound | None) -> None:
+    """Raise WrongUsage for a range that is written backwards: an empty answer would hide the slip."""
+    backwards = (
+        (isinstance(first, int) and isinstance(last, int) and first > last)
+        or (isinstance(first, datetime) and isinstance(last, datetime) and first > last)
+        or (first == "latest" and last == "earliest")
+    )
+    if backwards:
+        raise WrongUsage("expected --from to be before --to, found it after")
 
 
 def _writer(out: StandardOutput, output: OutputFormat) -> Callable[[Sequence[Message]], None]:

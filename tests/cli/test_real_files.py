@@ -29,10 +29,10 @@ DATASETS = sorted((package_folder("vega_datasets") / "_data").glob("*.json"))
 BINARIES = [Path("/usr/bin/env"), next(package_folder("xxhash").glob("*.so"))]
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker of the test's own, to be killed."""
-    with BrokerProcess(tmp_path / "data") as broker:
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker to be killed; what one test stored must survive the kills of all that follow."""
+    with BrokerProcess(tmp_path_factory.mktemp("killed") / "data") as broker:
         yield broker
 
 
