@@ -1,13 +1,8 @@
-"""What a log's folder holds at start: leftovers are removed, an interrupted roll is completed, segments listed."""
+"""What a log's folder holds at start: leftovers are removed, segments listed."""
 
 from dataclasses import dataclass, field
 
-from ...protocol.segment_header import (
-    SEGMENT_HEADER_BYTES,
-    SegmentHeader,
-    encode_segment_header,
-    examine_segment_header,
-)
+from ...protocol.segment_header import SEGMENT_HEADER_BYTES, SegmentHeader, examine_segment_header
 from ..errors import CorruptError
 from .files import Files
 from .layout import NEXT_SUFFIX, UNFINISHED_SUFFIXES, index_base, segment_base, segment_path
@@ -20,7 +15,7 @@ class Inventory:
 
     segments: list[Segment] = field(default_factory=list[Segment])
     bad_headers: list[str] = field(default_factory=list[str])
-    has_completed_roll: bool = False
+    unplaced: str | None = None  # the last one, when its roll was interrupted before it had its name
     window: int = 0  # the largest max_unsynced_bytes that any header names
     last_window: int = 0  # what the last one's header names
 
@@ -43,18 +38,30 @@ def take_inventory(files: Files, folder: str, log_id: int) -> Inventory:
         if name.endswith(UNFINISHED_SUFFIXES):
             # Its source is still whole.
             _remove(files, f"{folder}/{name}")
-    bases = [base for name in names if (base := segment_base(name)) is not None]
-    for name in names:
-        if name.endswith(NEXT_SUFFIX):
-            base = _complete_or_remove(files, folder, name, log_id, max(bases, default=-1))
-            if base is not None:
-                bases.append(base)
-                inventory.has_completed_roll = True
+    bases = sorted(base for name in names if (base := segment_base(name)) is not None)
     for name in names:
         if (base := index_base(name)) is not None and base not in bases:
             files.remove_folder(f"{folder}/{name}")
-    _list_segments(files, folder, log_id, sorted(set(bases)), inventory)
+    _list_segments(files, folder, log_id, bases, inventory)
+    for name in names:
+        if name.endswith(NEXT_SUFFIX):
+            _take_next(files, f"{folder}/{name}", log_id, inventory)
     return inventory
+
+
+def _take_next(files: Files, path: str, log_id: int, inventory: Inventory) -> None:
+    """List a prepared segment that was on its way into place as the last one; remove any other."""
+    segments = inventory.segments
+    header = _next_header(files, path, log_id, segments[-1].base_offset if segments else -1)
+    if header is None:
+        files.unlink(path)
+        return
+    # Everything before it was synced when its header was written.
+    if segments:
+        segments[-1].end_offset, segments[-1].is_sealed = header.base_offset, True
+    segments.append(Segment(path, header.base_offset, header.seed))
+    inventory.window = max(inventory.window, header.max_unsynced_bytes)
+    inventory.unplaced = path
 
 
 def _remove(files: Files, path: str) -> None:
@@ -64,25 +71,16 @@ def _remove(files: Files, path: str) -> None:
         files.remove_folder(path)  # a half-stored index is a folder
 
 
-def _complete_or_remove(files: Files, folder: str, name: str, log_id: int, last_base: int) -> int | None:
-    """Finish a roll that had come to its header page: the segment before it was synced by then."""
-    path = f"{folder}/{name}"
-    file = files.open(path)
+def _next_header(files: Files, path: str, log_id: int, last_base: int) -> SegmentHeader | None:
+    """Return the header of a prepared segment whose roll had come to it; such a roll is completed."""
+    file = files.open(path, writable=False)
     try:
         header = examine_segment_header(file.read_at(0, SEGMENT_HEADER_BYTES)).header
     except CorruptError:
-        header = None
-    if header is None or header.log_id != log_id or header.base_offset < max(last_base, 0):
-        file.close()
-        files.unlink(path)
         return None
-    # Written anew, because a sync that failed leaves pages that look clean and are on no disk.
-    file.write_at(0, encode_segment_header(header))
-    file.sync()
-    file.close()
-    files.rename(path, segment_path(folder, header.base_offset))
-    files.sync_folder(folder)
-    return header.base_offset
+    finally:
+        file.close()
+    return header if header.log_id == log_id and header.base_offset > last_base else None
 
 
 def _list_segments(files: Files, folder: str, log_id: int, bases: list[int], inventory: Inventory) -> None:

@@ -64,6 +64,7 @@ class Recovery:
         self._spec = spec
         self._now_us = now_us
         self._copy: TailCopy | None = None
+        self._unplaced: str | None = None
         damage, epochs = Damage(), Epochs()
         segments = Segments(files, spec.folder, spec.settings, damage)
         mark = SyncedMark(files, spec.folder)
@@ -93,7 +94,8 @@ class Recovery:
         ensure_folder(self._files, spec.folder)
         inventory = take_inventory(self._files, spec.folder, spec.log_id)
         state.segments.all = inventory.segments
-        report.has_completed_roll = inventory.has_completed_roll
+        report.has_completed_roll = inventory.unplaced is not None
+        self._unplaced = inventory.unplaced
         report.notes += inventory.bad_headers
         mark = state.mark.read()
         if state.mark.bad_slots:
@@ -144,6 +146,8 @@ class Recovery:
         value = Mark(active.base_offset, active.seed, active.end_offset, active.end_position)
         if self.mark.value != value:
             self.mark.write(value)
+        if self._unplaced is not None:
+            self._files.unlink(self._unplaced)  # its copy is in place
 
 
 def recover_many(files: Files, specs: Sequence[LogSpec], now_us: int) -> list[Recovery | TidelogError]:

@@ -184,10 +184,18 @@ class Replay:
             self._state.damage.add(found.offset, self._least_end)
             segment.gaps.append(Gap(found.position, len(data.view), found.offset, self._least_end))
             self._done.tail = Tail(self._least_end, self._least_end)
-        elif tail or has_data(data, found.position):
-            self._done.tail = self._copy_of(data, found, join(tail))
+        elif tail or not self._is_named(segment) or has_data(data, found.position):
+            self._done.tail = self._copy_of(data, found, proven, join(tail))
         segment.index = builder.index
         self._end_last(segment, found, proven)
+
+    def _is_named(self, segment: Segment) -> bool:
+        """Say whether the mark or the snapshot proves that the segment itself, name and header, is on the disk."""
+        key = (segment.base_offset, segment.seed)
+        mark, place = self._mark, self._snapshot.place if self._snapshot else None
+        return (mark is not None and (mark.segment_base, mark.segment_seed) == key) or (
+            place is not None and (place.segment_base, place.segment_seed) == key
+        )
 
     def _proven(self, segment: Segment) -> Place:
         """Return how much of the last segment is known to have been synced; the roll proves what comes before."""
@@ -202,16 +210,17 @@ class Replay:
                 found = Place(place.position, snapshot.offset)
         return found
 
-    def _copy_of(self, data: SegmentBytes, found: Scan, entries: Entries) -> Tail:
+    def _copy_of(self, data: SegmentBytes, found: Scan, proven: Place, entries: Entries) -> Tail:
         if len(entries) == 0:
             return Tail(found.offset, found.offset)
-        first = entries[0]
+        # Bytes that cannot be decoded stay behind with what is proven; where nothing is, they are copied too.
+        is_whole = proven.position == SEGMENT_HEADER_BYTES
         return Tail(
-            base_offset=int(first["base_offset"]),
+            base_offset=proven.offset if is_whole else int(entries["base_offset"][0]),
             end_offset=found.offset,
             source=data,
-            position=int(first["position"]),
-            end_position=int(entries[-1]["position"]) + int(entries[-1]["length"]),
+            position=proven.position if is_whole else int(entries["position"][0]),
+            end_position=int(entries["position"][-1]) + int(entries["length"][-1]),
             entries=entries,
         )
 

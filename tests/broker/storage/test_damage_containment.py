@@ -188,10 +188,26 @@ def test_an_index_that_lies_is_found_out(shift: int) -> None:
     wrong = offsets.copy()
     wrong[1:-1, 1] += shift
     files.save_array(path, wrong, seed)
+    for offset, max_bytes in ((4, 1), (0, 2500)):
+        log = open_log(files, epoch=2)
+        assert read_values(log, offset, max_bytes=max_bytes) == values[offset:]
+        assert log._segments.rebuilt == 1  # pyright: ignore[reportPrivateUsage]
+        assert log.damaged == []
+
+
+def test_an_index_of_too_few_batches_is_rebuilt() -> None:
+    """It was stored for a segment that ended earlier."""
+    saved, values = two_segments()
+    files = restored(saved)
+    seed = decode_segment_header(files.read(FIRST)[:SEGMENT_HEADER_BYTES]).seed
+    for suffix in (".offsets", ".times"):
+        path = FIRST.replace(".log", suffix)
+        array = files.open_array(path, seed)
+        assert array is not None
+        files.save_array(path, array[:-2], seed)
     log = open_log(files, epoch=2)
-    assert read_values(log, 4, max_bytes=1) == values[4:]
+    assert read_values(log) == values
     assert log._segments.rebuilt == 1  # pyright: ignore[reportPrivateUsage]
-    assert log.damaged == []
 
 
 def test_a_page_that_reads_as_zeros_is_damage_below_the_mark() -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from tests.helpers.disk_model import Loss
 from tests.helpers.faulty_files import FaultyFiles
+from tests.helpers.power_loss import Crashed, PowerLossFiles
 
 from tidelog.broker.errors import OffsetOutOfRangeError, StorageError
 from tidelog.broker.storage.files import MemoryFiles
@@ -174,6 +178,28 @@ def test_files_that_cannot_be_removed_are_reported() -> None:
     assert fault.fired == 1
     assert log.start_offset == 18
     assert open_log(inner, BY_AGE, epoch=2).start_offset == 6
+
+
+def test_a_power_loss_in_a_removal_leaves_no_hole() -> None:
+    """Whatever names survive it, at any step: the log starts at some segment, and all from there on is there."""
+    starts: set[int] = set()
+    for step in range(1, 12):
+        for seed in range(6):
+            files = PowerLossFiles()
+            log = open_log(files, BY_AGE)
+            values = [b"%d" % hour + b"x" * 500 for hour in range(20)]
+            for hour, value in enumerate(values):
+                append(log, value, now_us=hour * HOUR_US)
+                sync(log)
+            expired = log.expire(99 * DAY_US)
+            assert expired is not None
+            files.crash_at(step, random.Random(seed))
+            with suppress(Crashed):
+                expired.run()
+            log = open_log(files.crash(random.Random(seed), names=Loss.EACH_BY_LOT), BY_AGE, epoch=2)
+            assert read_values(log) == values[log.start_offset :]
+            starts.add(log.start_offset)
+    assert starts == {0, 6, 12, 18}
 
 
 def test_what_was_removed_is_counted() -> None:

@@ -97,6 +97,70 @@ def test_a_roll_that_came_to_its_header_is_completed(cut: int) -> None:
     assert read_values(log) == values
 
 
+def aged_roll(files: PowerLossFiles) -> Log:
+    """A log with one synced value that has rolled by age: nothing is in its new segment."""
+    settings = LogSettings(segment_bytes=8192, segment_age_us=SECOND_US)
+    log = open_log(files, settings)
+    append(log, b"a")
+    sync(log)
+    for _ in range(2):
+        upkeep(log, 9 * SECOND_US)
+    assert log.is_rolling
+    assert log.end_offset == 1
+    return log
+
+
+@pytest.mark.parametrize("step", range(1, 7))
+def test_what_is_appended_after_an_interrupted_roll_is_durable(step: int) -> None:
+    """Killed in any step of a roll to an empty segment; what the next run syncs survives a power loss."""
+    files = PowerLossFiles()
+    log = aged_roll(files)
+    files.crash_at(step, random.Random(0))
+    with pytest.raises(Crashed):
+        sync(log)
+    files = files.kill()
+    log = open_log(files, epoch=2)
+    append(log, b"b")
+    sync(log)
+    log = open_log(files.crash(random.Random(0), pages=Loss.NOTHING_SURVIVES, names=Loss.NOTHING_SURVIVES), epoch=3)
+    assert log.damaged == []
+    assert read_values(log) == [b"a", b"b"]
+
+
+def test_a_completed_roll_does_not_trust_pages_of_a_failed_sync() -> None:
+    """The header's sync fails, the process restarts and goes on in the segment, the power goes: nothing is lost."""
+    files = PowerLossFiles()
+    log = aged_roll(files)
+    files.fail_syncs(lambda path: path.endswith(".next"))
+    sync(log)
+    assert files.failed_syncs == 1
+    assert log.fenced
+    files = files.kill()
+    log = open_log(files, epoch=2)
+    append(log, b"b")
+    sync(log)
+    log = open_log(files.crash(random.Random(0), pages=Loss.NOTHING_SURVIVES, names=Loss.NOTHING_SURVIVES), epoch=3)
+    assert log.damaged == []
+    assert read_values(log) == [b"a", b"b"]
+
+
+def test_a_completed_roll_is_durable_before_it_is_served() -> None:
+    """The start that completes it is followed by a power loss: the segment has its header page."""
+    files = PowerLossFiles()
+    log = aged_roll(files)
+    files.crash_at(3, random.Random(0))
+    with pytest.raises(Crashed):
+        sync(log)
+    files = files.kill()
+    log = open_log(files, epoch=2)
+    assert log.recovery.has_completed_roll
+    for names in (Loss.NOTHING_SURVIVES, Loss.EVERYTHING_SURVIVES):
+        log = open_log(files.crash(random.Random(0), pages=Loss.NOTHING_SURVIVES, names=names), epoch=3)
+        assert log.damaged == []
+        assert log.recovery.notes == []
+        assert (read_values(log), log.end_offset) == ([b"a"], 1)
+
+
 @pytest.mark.parametrize("path", ["*.recovered", "*.next"])
 def test_a_sync_that_fails_in_a_roll_fences_the_log(path: str) -> None:
     """What was promised before stays readable and comes back after a restart."""
