@@ -76,10 +76,10 @@ def test_records_of_a_dataset_keep_their_keys(broker: BrokerProcess, mine: Comma
 @pytest.mark.parametrize("path", BINARIES, ids=lambda path: path.suffix or path.name)
 def test_a_program_survives_as_lines(broker: BrokerProcess, mine: CommandLine, path: Path) -> None:
     """A binary file cut at its newlines comes back as the same bytes after kill -9."""
-    data = path.read_bytes()
-    mine.run("produce", "programs", "--partition", "0", str(path))
+    data, topic = path.read_bytes(), f"program-{BINARIES.index(path)}"
+    mine.run("produce", topic, "--partition", "0", str(path))
     broker.restart()
-    back = mine.run("consume", "programs").out
+    back = mine.run("consume", topic).out
     assert hashlib.sha256(back).digest() == hashlib.sha256(data if data.endswith(b"\n") else data + b"\n").digest()
 
 
