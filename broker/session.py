@@ -39,7 +39,7 @@ from .session_requests import RequestKey, RequestsInFlight
 from .timers import Timers
 
 FRAMES_PER_TURN = 32
-BYTES_PER_TURN = 4 * MIB
+BYTES_PER_TURN = MIB
 """After so many frames or received bytes without a pause a session lets the others run."""
 
 LINGER_S = 1.0

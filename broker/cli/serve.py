@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -139,6 +140,7 @@ def _run(config: Config, *, in_memory: bool) -> int:
     from ..logging import configure, get_logger
 
     configure(config.logging.level, config.logging.format)
+    _take_descriptors()
     broker = Broker(open_files(config, in_memory=in_memory), SystemClock(), config)
     try:
         return trio.run(_serve, broker)
@@ -198,8 +200,21 @@ async def _serve(broker: Broker) -> int:
             nursery.start_soon(stop_on_signals)
             await nursery.start(run)
             _tune_interpreter()
-            print(f"tidelog serving on {broker.url}", flush=True)
+            _announce(broker.url)
     return code
+
+
+def _announce(url: str) -> None:
+    try:
+        print(f"tidelog serving on {url}", flush=True)
+    except OSError:  # whoever started the broker does not listen
+        return
+
+
+def _take_descriptors() -> None:
+    """Raise the limit of open files to what the process may have: connections and segments each need one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _tune_interpreter() -> None:

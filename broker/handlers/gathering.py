@@ -8,9 +8,13 @@ from typing import TypeVar, cast
 
 from ...protocol.errors import TidelogError
 from ..deferred import Deferred, Reply
-from .context import Answer
+from .context import Answer, Context
 
 T = TypeVar("T")
+Q = TypeVar("Q")
+
+PER_TURN = 256
+"""So many lookups at once; then the loop runs before the next."""
 
 
 def when_all(
@@ -39,3 +43,38 @@ def when_all(
     for place, part in pending:
         part.on_done(partial(arrived, place))
     return answer
+
+
+def ask_in_turns(
+    context: Context,
+    questions: Sequence[Q],
+    ask: Callable[[Q], T | TidelogError | Deferred[T]],
+    make_reply: Callable[[list[T | TidelogError]], Reply],
+) -> Answer:
+    """As `when_all` of what `ask` says to each question, with a pause after so many that others would notice."""
+    parts = [ask(question) for question in questions[:PER_TURN]]
+    if len(questions) <= PER_TURN:
+        return when_all(parts, make_reply)
+    answer: Deferred[Reply] = Deferred()
+
+    def go_on() -> None:
+        parts.extend(ask(question) for question in questions[len(parts) : len(parts) + PER_TURN])
+        if len(parts) < len(questions):
+            context.offload(_nothing, go_on)
+            return
+        whole = when_all(parts, make_reply)
+        if isinstance(whole, Reply):
+            answer.resolve(whole)
+        else:
+            whole.on_done(partial(_pass_on, answer))
+
+    context.offload(_nothing, go_on)
+    return answer
+
+
+def _nothing() -> None:
+    """Be the work of a worker that is only waited for."""
+
+
+def _pass_on(answer: Deferred[Reply], whole: Deferred[Reply]) -> None:
+    answer.resolve(whole.result())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...protocol.errors import InvalidRequestError, NotFoundError, StorageError, TidelogError
 from ...protocol.messages import (
     ErrorInfo,
@@ -16,18 +18,17 @@ from ...protocol.topic_name import MessageId, full_name
 from ..deferred import Deferred, Reply
 from .cold import is_cold, warm
 from .context import Answer, Context
-from .gathering import when_all
+from .gathering import ask_in_turns
 
 MAX_QUERIES = 10_000
-"""Each may read an index, so that many hold the loop for some milliseconds."""
+"""Each may read an index; what more partitions than these need is asked in several requests."""
 
 
 def list_offsets(context: Context, request: ListOffsets) -> Answer:
     """Answer each query; what cannot be answered is an error in its place."""
     if len(request.queries) > MAX_QUERIES:
         raise InvalidRequestError(f"expected at most {MAX_QUERIES} queries, found {len(request.queries)}")
-    answers = [_ask(context, query) for query in request.queries]
-    return when_all(answers, lambda found: Reply(_listed(context, found)))
+    return ask_in_turns(context, request.queries, partial(_ask, context), lambda found: Reply(_listed(context, found)))
 
 
 def _ask(context: Context, query: OffsetQuery) -> OffsetAnswer | TidelogError | Deferred[OffsetAnswer]:

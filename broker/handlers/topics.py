@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.errors import TidelogError, UnknownTopicError
+from ...protocol.errors import InvalidRequestError, TidelogError, UnknownTopicError
 from ...protocol.messages import (
     AlterTopic,
     CreateTopic,
@@ -16,11 +16,17 @@ from ...protocol.messages import (
     TopicError,
     TopicReply,
 )
-from ...protocol.topic_name import full_name
+from ...protocol.topic_name import full_name, short_name
 from ..deferred import Deferred, Reply
 from ..topics import Created, Topic
 from .context import Answer, Context
 from .gathering import when_all
+
+MAX_NAMES = 10_000
+"""Topics that one request may name."""
+
+SUGGESTIONS = 8
+"""Unknown names of one request that are compared with all that are known: each takes milliseconds."""
 
 
 def metadata(context: Context, request: Metadata) -> Answer:
@@ -28,10 +34,14 @@ def metadata(context: Context, request: Metadata) -> Answer:
     if request.names is None and not request.ids:
         return Reply(_described(context, request, [], list(context.topics.all())))
     asked = [(name, 0) for name in request.names or []] + [("", topic_id) for topic_id in request.ids]
-    found: list[Topic | TidelogError | Deferred[Topic]] = [
-        _by_id(context, topic_id) if topic_id else _by_name(context, name, create=request.auto_create)
-        for name, topic_id in asked
-    ]
+    if len(asked) > MAX_NAMES:
+        raise InvalidRequestError(f"expected at most {MAX_NAMES} topics, found {len(asked)}")
+    found: list[Topic | TidelogError | Deferred[Topic]] = []
+    suggestions = SUGGESTIONS
+    for name, topic_id in asked:
+        one = _by_id(context, topic_id) if topic_id else _by_name(context, name, request.auto_create, suggestions > 0)
+        suggestions -= isinstance(one, UnknownTopicError)
+        found.append(one)
     return when_all(found, lambda topics: Reply(_described(context, request, asked, topics)))
 
 
@@ -54,16 +64,19 @@ def _by_id(context: Context, topic_id: int) -> Topic | TidelogError:
         return error
 
 
-def _by_name(context: Context, name: str, *, create: bool) -> Topic | TidelogError | Deferred[Topic]:
+def _by_name(context: Context, name: str, create: bool, suggest: bool) -> Topic | TidelogError | Deferred[Topic]:
     try:
         name = full_name(name)
-        return context.topics.named(name)
-    except UnknownTopicError as error:
-        if not (create and context.auto_create):
-            return error
-        return context.topics.create(name, exist_ok=True).then(lambda made: made.topic)
+        topic = context.topics.find(name)
+        if topic is not None:
+            return topic
+        if create and context.auto_create:
+            return context.topics.create(name, exist_ok=True).then(lambda made: made.topic)
+        if suggest:
+            return context.topics.named(name)
     except TidelogError as error:
         return error
+    return UnknownTopicError(f'no topic "{short_name(name)}"', name=short_name(name))
 
 
 def create(context: Context, request: CreateTopic) -> Answer:

@@ -49,6 +49,15 @@ def test_serve_says_where_and_stops_on_sigterm(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_serve_takes_all_descriptors_it_may_have(tmp_path: Path) -> None:
+    """A low soft limit of open files, as most shells set it, does not bound the connections."""
+    with broker_process(tmp_path, "--in-memory") as broker:
+        limits = Path(f"/proc/{broker.process.pid}/limits").read_text()
+        (row,) = [line.split() for line in limits.splitlines() if line.startswith("Max open files")]
+        assert row[3] == row[4]
+
+
+@pytest.mark.process
 def test_ctrl_c_stops_cleanly_with_130(tmp_path: Path) -> None:
     """SIGINT drains like SIGTERM; the exit code tells them apart."""
     with broker_process(tmp_path) as broker:

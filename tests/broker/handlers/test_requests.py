@@ -8,6 +8,7 @@ from tests.helpers.raw_peer import RawPeer
 from tests.helpers.running_broker import running_broker
 
 from tidelog.broker.handlers.lookup import MAX_QUERIES
+from tidelog.broker.handlers.topics import MAX_NAMES, SUGGESTIONS
 from tidelog.broker.metrics import HELP
 from tidelog.protocol.api import Api
 from tidelog.protocol.batch import decode_batch, encode_batch
@@ -154,6 +155,19 @@ async def test_metadata_by_name_id_and_all() -> None:
         assert nothing.topics == []
 
 
+async def test_many_unknown_names_are_answered_quickly() -> None:
+    """Only a few are compared with what is known, so that a list of strangers does not stop the broker."""
+    async with running_broker({"topics": {"partitions": 1}}) as running:
+        peer = await running.greeted()
+        await running.topic(peer, "default/orders")
+        reply = await ask(peer, Metadata(["default/ordrs"] * 10_000))
+        assert isinstance(reply, MetadataReply)
+        assert len(reply.errors) == 10_000
+        suggested = [error for error in reply.errors if "did you mean" in error.error.message]
+        assert len(suggested) == SUGGESTIONS
+        assert isinstance(await refusal(peer, Metadata(["default/ordrs"] * (MAX_NAMES + 1))), InvalidRequestError)
+
+
 async def test_auto_create_makes_only_what_may_be_made() -> None:
     """Unknown names are made when asked for; a name that is none is an error in its place."""
     async with running_broker() as running:
@@ -255,6 +269,9 @@ async def test_offsets_by_every_kind() -> None:
         assert isinstance(reply, ListOffsetsReply)
         assert [answer.offset for answer in reply.answers] == [0, 2, 0, 1, 1, 0]
         assert [answer.error is None for answer in reply.answers] == [True] * 5 + [False]
+        many = await ask(peer, ListOffsets(kinds[1:2] * 1_000 + kinds[:1]))
+        assert isinstance(many, ListOffsetsReply)
+        assert [answer.offset for answer in many.answers] == [2] * 1_000 + [0]
         assert isinstance(await refusal(peer, ListOffsets(kinds[:1] * (MAX_QUERIES + 1))), InvalidRequestError)
 
 
