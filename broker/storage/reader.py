@@ -87,6 +87,8 @@ class Reader:
             runs.append(run)
             max_bytes -= run.end_position - run.position
             offset = run.end
+            if offset < run.segment.end_offset:
+                break  # what follows in this segment does not fit: looking it up again would say so
         return runs
 
     def _run(self, offset: int, max_bytes: int, upto: int) -> Run | None:
