@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.process, pytest.mark.crash]
 
 TOPIC = "orders"
 DRIVERS = 2
-KILLS = 3
+KILLS = 2
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:

@@ -19,7 +19,7 @@ from tidelog.broker.storage.settings import LogSettings
 pytestmark = pytest.mark.crash
 
 SHARDS = range(8)
-LIVES = 8
+LIVES = 5
 CRASHES_PER_LIFE = 5
 STATES_PER_CRASH = 1
 STEPS_PER_RUN = 60
