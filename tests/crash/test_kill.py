@@ -139,8 +139,8 @@ def test_killed_under_load(tmp_path: Path, soak: int, durability: str) -> None:
         ]
         watcher = Watcher(broker.url)
         for _ in range(KILLS * soak):
-            cuts.append(proxy.cut(Api.PRODUCE, replies=rng.random() < 0.7, after=rng.randrange(30)))
-            goals = [driver.recorded_bytes() + rng.randrange(200, 30_000) for driver in drivers]
+            cuts.append(proxy.cut(Api.PRODUCE, replies=rng.random() < 0.7, after=rng.randrange(10)))
+            goals = [driver.recorded_bytes() + rng.randrange(5_000, 30_000) for driver in drivers]
             wait_until(partial(any_reached, drivers, goals), "progress of a driver")
             broker.kill()
             faults.append(Fault(kind="kill", at_ns=time.monotonic_ns()))
