@@ -9,7 +9,8 @@ Killed anywhere in between, the next start recovers; a clean stop only makes it 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 
 import trio
@@ -89,26 +90,37 @@ class Broker:
         self, *, listen: bool = True, task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED
     ) -> None:
         """Serve until `stop`. Raises DataDirLockedError, CannotListenError, or why the data cannot be opened."""
+        listeners: list[socket.socket] = []
         try:
             claim(self._files)
-            listeners = open_listeners(self._config.broker.listen) if listen else []
+            if listen:
+                listeners = open_listeners(self._config.broker.listen)
             self.addresses = [Address(*listener.getsockname()[:2]) for listener in listeners]
             topics = await trio.to_thread.run_sync(self._open)
-            try:
-                async with trio.open_nursery() as nursery:
-                    server = self._start_parts(nursery, topics)
-                    nursery.start_soon(server.serve, listeners)
-                    self._log_start(topics)
-                    task_status.started(self)
-                    await self._stopping.wait()
-                    await self._drain(server)
-                    nursery.cancel_scope.cancel()
-            finally:
-                with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(topics.close)
-                get_logger().info("stopped")
+            await self._serve(topics, listeners, task_status)
         finally:
+            for listener in listeners:
+                listener.close()
             self._files.close()
+
+    async def _serve(
+        self, topics: Topics, listeners: Sequence[socket.socket], task_status: trio.TaskStatus[Broker]
+    ) -> None:
+        is_clean = False
+        try:
+            async with trio.open_nursery() as nursery:
+                server = self._start_parts(nursery, topics)
+                nursery.start_soon(server.serve, listeners)
+                self._log_start(topics)
+                task_status.started(self)
+                await self._stopping.wait()
+                await self._drain(server)
+                is_clean = True
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(partial(topics.close, clean=is_clean))
+            get_logger().info("stopped")
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

@@ -77,12 +77,12 @@ class Session:
         "_around",
         "_bounds",
         "_connection",
+        "_conversing",
         "_deadline",
+        "_leaving",
         "_output",
         "_parting",
-        "_progress",
         "_requests",
-        "_scope",
         "_socket",
         "_turn_bytes",
         "_turn_frames",
@@ -111,8 +111,8 @@ class Session:
         )
         self._turn_frames = 0
         self._turn_bytes = 0
-        self._progress: trio.Event | None = None
-        self._scope = trio.CancelScope()
+        self._conversing = trio.CancelScope()
+        self._leaving = trio.CancelScope()
         self._parting: TidelogError | None = None
 
     def __repr__(self) -> str:
@@ -123,9 +123,9 @@ class Session:
     async def run(self) -> None:
         """Serve the connection until it ends, then close the socket."""
         try:
-            with self._scope:
+            with self._conversing:
                 await self._converse()
-            with trio.CancelScope() as self._scope:
+            with self._leaving:
                 await self._part()
         except (OSError, trio.ClosedResourceError):
             pass  # the peer is gone
@@ -134,9 +134,12 @@ class Session:
 
     def stop(self, error: TidelogError) -> None:
         """Take no more requests, answer those in flight, say why and close; a second call waits no longer."""
-        if self._parting is None:
-            self._parting = error
-        self._scope.cancel()
+        if self._parting is not None:
+            self._leaving.cancel()
+            return
+        self._parting = error
+        self._conversing.cancel()
+        self._requests.wake()  # it may be waiting already for what is in flight, its peer having ended the stream
 
     async def _converse(self) -> None:
         """Receive and answer until the peer ends its stream or says something that is no request."""
@@ -257,10 +260,8 @@ class Session:
 
     def _on_progress(self, replies: int) -> None:
         """Replies have left, or will never leave."""
-        self._requests.count -= replies
         self._deadline.active_us = self._around.monotonic_us()
-        if self._progress is not None:
-            self._progress.set()
+        self._requests.sent(replies)
 
     # -- bounds --------------------------------------------------------------------------------------------------
 
@@ -269,13 +270,8 @@ class Session:
         self._around.metrics.session_stalls += 1
         self._end_turn()
         while self._bounds.is_full:
-            await self._wait_for_progress()
+            await self._requests.progress()
         self._bounds.charge()
-
-    async def _wait_for_progress(self) -> None:
-        self._progress = trio.Event()
-        await self._progress.wait()
-        self._progress = None
 
     def _activity(self) -> Activity:
         return Activity(
@@ -292,9 +288,8 @@ class Session:
         for key in self._requests.withdraw_all():
             self._reply(key, self._around.empty_fetch())
         self._end_turn()
-        if not isinstance(self._parting, ProtocolError):
-            while self._requests.count > 0:
-                await self._wait_for_progress()
+        while self._requests.count > 0 and not isinstance(self._parting, ProtocolError):
+            await self._requests.progress()
         if self._parting is not None:
             await self._say_last_words(self._parting)
 
@@ -305,7 +300,7 @@ class Session:
         self._output.send(self._connection.last_words(error))
         with trio.move_on_after(LINGER_S):
             while not self._output.is_empty:
-                await self._wait_for_progress()
+                await self._requests.progress()
             self._socket.shutdown(socket.SHUT_WR)
             await _discard_input(self._socket)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import trio
+
 from ..protocol.api import Api
 from .deferred import Deferred, Reply
 
@@ -32,9 +34,10 @@ class _Waiting:
 class RequestsInFlight:
     """Counts what was taken, and keeps what waits. `held_bytes` is what the waiting requests may keep alive."""
 
-    __slots__ = ("_waiting", "count", "held_bytes")
+    __slots__ = ("_progress", "_waiting", "count", "held_bytes")
 
     def __init__(self) -> None:
+        self._progress: trio.Event | None = None
         self.count = 0
         self.held_bytes = 0
         self._waiting: dict[int, _Waiting] = {}
@@ -46,6 +49,22 @@ class RequestsInFlight:
     def waiting(self) -> int:
         """How many wait for their answer."""
         return len(self._waiting)
+
+    def sent(self, replies: int) -> None:
+        """Count replies that have left, or never will."""
+        self.count -= replies
+        self.wake()
+
+    def wake(self) -> None:
+        """End a `progress`."""
+        if self._progress is not None:
+            self._progress.set()
+
+    async def progress(self) -> None:
+        """Wait until a reply has left, or `wake`; one task waits at a time."""
+        self._progress = trio.Event()
+        await self._progress.wait()
+        self._progress = None
 
     def is_waiting(self, correlation_id: int) -> bool:
         """Whether a request of this id waits for its answer."""

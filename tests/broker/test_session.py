@@ -227,6 +227,35 @@ async def test_stop_answers_what_is_in_flight_and_says_why() -> None:
             await peer.reply()
 
 
+async def test_a_stop_lets_a_half_closed_connection_finish() -> None:
+    """A peer that ended its stream before the drain began gets its answer as well."""
+    async with session_host() as host:
+        host.handler = host.defer
+        peer = await host.greeted()
+        await peer.send(PRODUCE)
+        peer.sock.shutdown(socket.SHUT_WR)
+        await trio.testing.wait_all_tasks_blocked()
+        host.sessions[0].stop(BrokerClosingError("stopping"))
+        await trio.testing.wait_all_tasks_blocked()
+        host.waiting[0].resolve(Reply(ProduceReply(1, 3, [])))
+        assert (await peer.reply()).message == ProduceReply(1, 3, [])
+
+
+async def test_a_half_closed_connection_that_reads_nothing_is_given_up() -> None:
+    """The idle timeout also ends a connection that only waits for its replies to be read."""
+    async with session_host() as host:
+        host.handler = lambda *_: Reply(PingReply(7), [bytes(300_000)])
+        peer = await host.greeted(send_buffer_bytes=8192)
+        await peer.send(Ping())
+        peer.sock.shutdown(socket.SHUT_WR)
+        await trio.testing.wait_all_tasks_blocked()
+        assert host.memory.used_bytes > 0
+        for _ in range(3):
+            host.pass_time(60_000_000)
+        await trio.sleep(1.2)  # last words may take a second
+        assert host.memory.used_bytes == 0
+
+
 async def test_a_second_stop_waits_no_longer() -> None:
     """What is in flight when the time to drain is over is given up."""
     async with session_host() as host:
