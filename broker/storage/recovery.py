@@ -174,8 +174,8 @@ def recover_many(files: Files, specs: Sequence[LogSpec], now_us: int) -> list[Re
     each("recovery", Recovery.decide)
     sync_all("the tail copy", lambda r: r.new_segment.opened if r.new_segment else None)
     each("the tail copy", Recovery.install, only_copies=True)
-    # Of every log: a killed run may have left a segment whose name was never synced, with nothing in it to copy.
-    each("the tail copy", lambda r: files.sync_folder(r.folder))
+    # A log that makes no copy is named by its mark, which was written after its folder was synced.
+    each("the tail copy", lambda r: files.sync_folder(r.folder), only_copies=True)
     each("the synced mark", Recovery.write_mark)
     sync_all("the synced mark", lambda r: r.mark.file if r.new_segment is not None else None)
     return results

@@ -72,6 +72,21 @@ def cut_copy(log: Log) -> MemoryFiles:
     return restored(contents(files))
 
 
+def test_a_copied_batch_keeps_what_it_knew_of_earlier_ones() -> None:
+    """How far the log was synced when it was written still tells damage from a torn tail."""
+    files = MemoryFiles()
+    log = open_log(files)
+    append(log, b"one")
+    sync(log)
+    append(log, b"two")
+    before = bytes(log.batch_at(1))
+    log = open_log(files, epoch=2)
+    assert log.recovery.copied_bytes > 0
+    after = BatchHeader.read(log.batch_at(1))
+    assert after.synced_upto == BatchHeader.read(before).synced_upto == 1
+    assert bytes(log.batch_at(1))[:40] == before[:40]
+
+
 def test_a_recovered_tail_is_durable_before_it_is_served() -> None:
     """Batches that were only written come back after a kill, and then survive a power loss that keeps nothing."""
     files = PowerLossFiles()
