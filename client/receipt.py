@@ -109,7 +109,7 @@ class ReceiptBatch(Sequence[Receipt]):
 
 def durability_word(number: int) -> str:
     """Return the word for a durability on the wire; an unknown one (a later broker's) by its number."""
-    try:
-        return Durability(number).word
-    except ValueError:
-        return str(number)
+    return _WORDS.get(number) or str(number)
+
+
+_WORDS = {int(durability): durability.word for durability in Durability}

@@ -25,9 +25,8 @@ TRIES_FIRST = True
 """Whether to read before waiting: a pass through the event loop costs more than a read that finds nothing."""
 
 
-def now() -> float:
-    """Return the monotonic clock in seconds."""
-    return time.monotonic()
+now = time.monotonic
+"""The clock of all deadlines, in seconds. Not wrapped: it is asked several times in a call that takes 60 us."""
 
 
 def wall_us() -> int:
@@ -35,9 +34,8 @@ def wall_us() -> int:
     return time.time_ns() // 1000
 
 
-def chance() -> float:
-    """Return a random number from 0 to 1."""
-    return random.random()
+chance = random.random
+"""A number from 0 to 1."""
 
 
 class Home(NamedTuple):

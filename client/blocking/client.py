@@ -20,9 +20,9 @@ from ..core.bounds import Bound
 from ..core.columns import Columns
 from ..core.deadline import Deadline
 from ..core.plan import Plan, consumer_plan, replay_plan
-from ..core.record import Data, Record, check_durability, check_priority, to_bytes, to_pairs, to_partition
+from ..core.record import Data, check_durability, make_record
 from ..core.subscription import TopicChoice
-from ..core.times import DEFAULT, Duration, Timeout, from_us, seconds, timeout_seconds, to_us
+from ..core.times import DEFAULT, Duration, Timeout, from_us, seconds, timeout_seconds
 from ..core.url import target
 from ..headers import HeadersInput
 from ..health import Health, Pong, problems_of
@@ -176,14 +176,14 @@ class Client:
         Raises what the broker refuses it with, with `error.details["stored"]` False; TimedOutError or
         CannotConnectError when it was never sent; OutcomeUnknownError when it was sent and no answer came in time.
         """
-        record = Record(
-            to_bytes(value, "value"),
-            to_bytes(key, "key"),
-            to_pairs(headers),
-            check_priority(priority),
-            None if partition is None else to_partition(partition),
-            runtime.wall_us() if timestamp is None else to_us(timestamp),
-            timestamp is not None,
+        record = make_record(
+            value,
+            key=key,
+            headers=headers,
+            priority=priority,
+            partition=partition,
+            timestamp=timestamp,
+            now_us=runtime.wall_us(),
         )
         promised = check_durability(durability)
         return self._open_sender().one(topic, record, promised, self.deadline(timeout))

@@ -20,6 +20,7 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from ...protocol.connection import ClientConnection, Reply, State
 from ...protocol.errors import (
@@ -116,8 +117,12 @@ class Connection:
         """Give the socket what it takes."""
         try:
             while self._outgoing:
-                pieces = [self._outgoing[at] for at in range(min(len(self._outgoing), MAX_BUFFERS_PER_SEND))]
-                self._sent(self._socket.sendmsg(pieces))
+                pieces = list(islice(self._outgoing, MAX_BUFFERS_PER_SEND))
+                count = self._socket.sendmsg(pieces)
+                if len(pieces) == len(self._outgoing) and count == sum(map(len, pieces)):
+                    self._outgoing.clear()
+                else:
+                    self._sent(count)
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
@@ -226,6 +231,7 @@ class Connection:
                     self._ended()
                     return True
                 self._protocol.buffer.received(count)
+                self._waits_since = runtime.now()
                 while (reply := self._protocol.next_reply()) is not None:
                     self._dispatch(reply)
         except (BlockingIOError, InterruptedError):
@@ -243,7 +249,6 @@ class Connection:
 
     def _dispatch(self, reply: Reply) -> None:
         self.replies += 1
-        self._waits_since = runtime.now()
         call = self._calls.pop(reply.correlation_id, None)
         if call is None:  # a reply before this one led to a send that broke the connection
             return

@@ -7,6 +7,7 @@ outbox has to send, and reads the answers of all.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +28,7 @@ from ..core.columns import Chunk, Columns
 from ..core.deadline import Deadline
 from ..core.directory import TopicEntry
 from ..core.outbox import Send
-from ..core.parcel import Delivery, Group, parcel_of
+from ..core.parcel import Delivery, Group, Parcel, parcel_of
 from ..core.partitioner import partition_of
 from ..core.record import Record, check_partition, check_size
 from ..receipt import Receipt, ReceiptBatch, durability_word
@@ -55,9 +56,10 @@ class Sender:
         for attempt in range(MAX_REROUTES):
             topic = self._topic(name, record.partition, deadline)
             check_size(record.size, self._session.max_message_bytes(topic))
-            delivery = self._join(topic, record, durability, deadline)
+            connection = self._connection(deadline)
+            delivery = self._locked(partial(self._join, connection, topic, record, durability, deadline))
             try:
-                self._deliver(delivery, deadline)
+                self._deliver(delivery, connection, deadline)
             except UnknownTopicIdError:
                 self._session.forget(topic)
                 if attempt == MAX_REROUTES - 1:
@@ -92,12 +94,27 @@ class Sender:
             raise _with_details(error, stored=False) from error
         return topic
 
-    def _join(self, topic: TopicEntry, record: Record, durability: int, deadline: Deadline) -> Delivery:
-        def join() -> Delivery:
-            partition = self._choose_partition(topic, record)
-            return self._outbox.join(topic.id, partition, record, durability=durability, deadline=deadline.at)
+    def _connection(self, deadline: Deadline) -> Connection:
+        try:
+            return self._link.connection(deadline)
+        except TidelogError as error:
+            raise _with_details(error, stored=False) from error
 
-        return self._locked(join)
+    def _join(
+        self, connection: Connection, topic: TopicEntry, record: Record, durability: int, deadline: Deadline
+    ) -> Delivery:
+        """Take one record in, and send what can be sent."""
+        partition = self._choose_partition(topic, record)
+        delivery = self._outbox.join(topic.id, partition, record, durability=durability, deadline=deadline.at)
+        if self._pump(connection) != math.inf:
+            delivery.stir()  # something is to be sent after a pause
+        return delivery
+
+    def _submit(self, connection: Connection, topic: TopicEntry, parcel: Parcel) -> None:
+        """Take a whole batch in, and send what can be sent."""
+        self._outbox.submit(topic.id, parcel)
+        if self._pump(connection) != math.inf:
+            parcel.deliveries[0].stir()
 
     def _locked(self, change: Callable[[], Outcome]) -> Outcome:
         """Change the outbox under the lock, as a whole or, if something unforeseen strikes in the middle, anew."""
@@ -127,11 +144,10 @@ class Sender:
             for chunk in columns.chunks(topic.shown, topic.partitions, self._session.sticky(topic), limit):
                 if len(batch.pending) >= MAX_PRODUCES_IN_FLIGHT:
                     self._collect(batch, deadline)
-                connection = self._link.connection(deadline)
+                connection = self._connection(deadline)
                 parcel = parcel_of(chunk, durability, runtime.wall_us(), deadline.at, batch.group)
                 batch.pending.append((chunk, parcel.deliveries[0]))
-                self._locked(partial(self._outbox.submit, topic.id, parcel))
-                self._locked(partial(self._pump, connection))
+                self._locked(partial(self._submit, connection, topic, parcel))
             while batch.pending:
                 self._collect(batch, deadline)
         except TidelogError as error:
@@ -145,7 +161,8 @@ class Sender:
     def _collect(self, batch: _Many, deadline: Deadline) -> None:
         """Wait for the oldest batch on the way."""
         chunk, delivery = batch.pending[0]
-        self._deliver(delivery, deadline)
+        if not delivery.done or delivery.error is not None:
+            self._deliver(delivery, self._connection(deadline), deadline)
         batch.pending.popleft()
         batch.stored(chunk, delivery)
 
@@ -154,25 +171,29 @@ class Sender:
         while batch.pending:
             chunk, delivery = batch.pending.popleft()
             try:
-                self._deliver(delivery, deadline)
+                self._deliver(delivery, self._connection(deadline), deadline)
             except TidelogError:
+                self._locked(partial(self._outbox.withdraw, delivery))
                 continue
             batch.stored(chunk, delivery)
 
-    def _deliver(self, delivery: Delivery, deadline: Deadline) -> None:
+    def _deliver(self, delivery: Delivery, connection: Connection, deadline: Deadline) -> None:
         """Wait until a delivery is answered. Raises why it is not stored, or OutcomeUnknownError."""
         try:
+            until = deadline.at
             while not delivery.done:
+                try:
+                    if connection.wait(delivery, until):
+                        break
+                except ConnectionLostError:
+                    pass
+                else:
+                    if runtime.now() >= deadline.at:
+                        self._link.give_up_if_hung(connection)
+                        raise deadline.timed_out(f"no answer from {self._link.address}")
                 connection = self._link.connection(deadline)
                 delivery.is_stirred = False
-                due = self._locked(partial(self._pump, connection))
-                try:
-                    connection.wait(delivery, min(due, deadline.at))
-                except ConnectionLostError:
-                    continue
-                if not delivery.done and runtime.now() >= deadline.at:
-                    self._link.give_up_if_hung(connection)
-                    raise deadline.timed_out(f"no answer from {self._link.address}")
+                until = min(self._locked(partial(self._pump, connection)), deadline.at)
         except TidelogError as error:
             with self._lock:
                 if not delivery.done:
@@ -185,12 +206,13 @@ class Sender:
 
     def _pump(self, connection: Connection) -> float:
         """Send what the outbox has to send, and return when it is to be asked again; the lock is held."""
+        now = runtime.now()
         while connection.error is None:
-            send = self._outbox.next_send(runtime.now())
+            send = self._outbox.next_send(now)
             if send is None:
                 break
             connection.send(send.message, send.bulk, partial(self._answered, connection, send))
-        return self._outbox.next_due(runtime.now())
+        return self._outbox.next_due(now)
 
     def _answered(self, connection: Connection, send: Send, reply: Reply) -> None:
         """Take an answer in; called with the lock held, by whoever reads."""

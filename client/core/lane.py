@@ -8,21 +8,25 @@ a refusal (SEQUENCE_GAP) of all that were sent behind it:
       \\                           |
        `--connection lost---------´  everything unanswered goes back, unchanged, and is sent again
 
-What a refusal proves decides how to go on. When the lowest refused batch was refused for what it is, its number is
-free again and those behind it move up. When it was a gap, or the producer is not known any more, the broker has lost
-batches of this identity (a power loss took what was promised less than `synced`): the lane goes on under a new one.
+What a refusal proves decides how to go on. A batch that was on the wire once and is refused is not stored, and so
+nothing that was sent behind it is: its number is free again and the others move up. A repeat that is refused proves
+nothing about its first copy, whose answer was lost, unless the refusal is a gap: it goes out again as it was. When
+the lowest refusal is a gap, or the producer is not known any more, the broker has lost batches of this identity (a
+power loss took what was promised less than `synced`): the lane goes on under a new one.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from enum import Enum
+from itertools import count
 
 from ...protocol import errors
 from ...protocol.errors import OutcomeUnknownError, TidelogError
-from ...protocol.messages import BatchResult, InitProducerReply
+from ...protocol.messages import BatchResult
 from .backoff import Backoff
-from .parcel import JoinedParcel, Parcel
+from .parcel import Identity, JoinedParcel, Parcel
 
 
 class LaneState(Enum):
@@ -33,19 +37,27 @@ class LaneState(Enum):
 
 
 class Verdict(Enum):
-    """What a refusal says about a batch and its number."""
+    """What a refusal says about a batch."""
 
     FAILED = "not stored, never will be"
-    REPEAT = "not stored, may be later"
+    REPEAT = "not now; not stored, if this was its first time on the wire"
     FOLLOWS = "not stored, because one before it is not"
     FORGOTTEN = "not stored, the broker does not know the producer"
     UNSURE = "refused, but perhaps stored"
+    WAITS = "sent before, and nobody can tell before those in front of it are answered"
     LOST_TRACK = "sent before, and the broker cannot tell any more"
 
 
-_UNSURE = (errors.LogFencedError, errors.StorageError, errors.InternalError, errors.ProtocolError)
-_PROVES_ROOM = (Verdict.FAILED, Verdict.REPEAT)
-_PROVES_NOTHING_STORED = (Verdict.FAILED, Verdict.REPEAT, Verdict.FOLLOWS)
+_UNSURE = (
+    errors.LogFencedError,
+    errors.StorageError,
+    errors.InternalError,
+    errors.ProtocolError,
+    errors.SequenceReusedError,
+    errors.ProducerFencedError,
+)
+_GONE = (errors.UnknownTopicIdError, errors.UnknownPartitionError)
+_ENDS_IDENTITY = {Verdict.FORGOTTEN, Verdict.UNSURE, Verdict.LOST_TRACK}
 
 
 def judge(error: TidelogError, was_sent_before: bool) -> Verdict:
@@ -54,9 +66,23 @@ def judge(error: TidelogError, was_sent_before: bool) -> Verdict:
         return Verdict.FOLLOWS
     if isinstance(error, errors.UnknownProducerError):
         return Verdict.LOST_TRACK if was_sent_before else Verdict.FORGOTTEN
+    if isinstance(error, _GONE):
+        return Verdict.FAILED
     if isinstance(error, _UNSURE):
         return Verdict.UNSURE
-    return Verdict.REPEAT if error.retriable else Verdict.FAILED
+    if error.retriable:
+        return Verdict.REPEAT
+    return Verdict.UNSURE if was_sent_before else Verdict.FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """What was refused while the lane is held, and whether it is thereby known not to be stored."""
+
+    identity: Identity | None
+    sequence: int
+    verdict: Verdict
+    is_proof: bool
 
 
 class Lane:
@@ -66,13 +92,14 @@ class Lane:
         self.topic_id = topic_id
         self.partition = partition
         self.state = LaneState.OPEN
-        self.identity: InitProducerReply | None = None
+        self.identity: Identity | None = None
         self.not_before = 0.0
         self.unsent: deque[Parcel] = deque()
         self._in_flight: list[Parcel] = []
         self._returned: list[Parcel] = []
-        self._refusals: list[tuple[int, Verdict]] = []
+        self._refusals: list[_Refusal] = []
         self._next_sequence = 0
+        self._orders = count()
         self._backoff = Backoff()
 
     def __repr__(self) -> str:
@@ -93,14 +120,17 @@ class Lane:
         return not (self.unsent or self._in_flight or self._returned)
 
     def next_parcel(self, now: float) -> Parcel | None:
-        """Return the parcel to send now, if any, dropping those that nobody waits for."""
-        while self.unsent and not self.unsent[0].still_wanted():
+        """Return the parcel to send now, if any, dropping new ones that nobody waits for."""
+        while self.unsent and not self.unsent[0].sends and not self.unsent[0].still_wanted():
             self.unsent.popleft()
         if not self.unsent or self.state is LaneState.HELD or now < self.not_before:
             return None
-        return self.unsent[0]
+        first = self.unsent[0]
+        if first.encoded is None and any(parcel.identity != self.identity for parcel in self._in_flight):
+            return None  # another identity's sequence does not protect the order
+        return first
 
-    def take(self, parcel: Parcel, identity: InitProducerReply) -> bytearray:
+    def take(self, parcel: Parcel, identity: Identity) -> bytearray:
         """Return the bytes of `next_parcel()`, which is in flight from here on."""
         if self.identity is None:
             self.identity, self._next_sequence = identity, 0
@@ -108,6 +138,7 @@ class Lane:
             sequence = self._next_sequence
             self._next_sequence += 1
             parcel.encode(self.identity, sequence)
+            parcel.order = next(self._orders)
         parcel.sends += 1
         self._in_flight.append(parcel)
         self.unsent.popleft()
@@ -124,8 +155,14 @@ class Lane:
     def refused(self, parcel: Parcel, error: TidelogError, now: float, chance: float) -> None:
         """The parcel came back with an error; `chance` (0 to 1) spreads the pause before a repeat."""
         self.state = LaneState.HELD
-        verdict = judge(error, was_sent_before=parcel.sends > 1)
-        self._refusals.append((parcel.sequence, verdict))
+        was_sent_before = parcel.sends > 1
+        verdict = judge(error, was_sent_before)
+        if verdict is Verdict.LOST_TRACK and self._has_unanswered_before(parcel):
+            verdict = Verdict.WAITS  # perhaps the broker does not know the producer yet
+        is_proof = verdict in (Verdict.FOLLOWS, Verdict.FORGOTTEN, Verdict.FAILED) or (
+            verdict is Verdict.REPEAT and not was_sent_before
+        )
+        self._refusals.append(_Refusal(parcel.identity, parcel.sequence, verdict, is_proof))
         if verdict is Verdict.FAILED:
             parcel.refused(error, stored=False)
         elif verdict is Verdict.UNSURE:
@@ -137,45 +174,61 @@ class Lane:
         self._in_flight.remove(parcel)
         self._settle(now, chance)
 
-    def lost(self) -> None:
-        """The connection is gone: what is unanswered is sent again, unchanged, but for what nobody waits for.
+    def _has_unanswered_before(self, parcel: Parcel) -> bool:
+        return any(
+            other.identity == parcel.identity and other.sequence < parcel.sequence
+            for other in [*self._in_flight, *self._returned, *self.unsent]
+        )
 
-        Also sets right what an exception in the middle of another method left: each moves a parcel by adding it to
-        where it goes before taking it from where it was.
+    def lost(self) -> None:
+        """The connection is gone: what is unanswered is sent again, unchanged unless it is known not to be stored.
+
+        What nobody waits for any more is left out, and the identity with it, if nothing behind it is wanted; otherwise
+        it goes out too, so that the sequence is whole. Also sets right what an exception in the middle of another
+        method left: each moves a parcel by adding it to where it goes before taking it from where it was.
         """
-        unanswered = {id(parcel): parcel for parcel in [*self._in_flight, *self._returned] if parcel.still_wanted()}
+        unanswered = {id(parcel): parcel for parcel in [*self._in_flight, *self._returned]}
         behind = [parcel for parcel in self.unsent if id(parcel) not in unanswered]
-        in_order = sorted(unanswered.values(), key=lambda parcel: parcel.sequence)
+        in_order = sorted(unanswered.values(), key=lambda parcel: parcel.order)
+        while in_order and not in_order[-1].still_wanted():
+            in_order.pop()
+            self.identity = None  # its numbers have a gap from here on
         self.unsent = deque([*in_order, *behind])
         self._in_flight, self._returned = [], []
-        self._refusals.clear()
-        self.state, self.not_before = LaneState.OPEN, 0.0
+        self._conclude()
+        self.not_before = 0.0
 
     def _settle(self, now: float, chance: float) -> None:
         """Once all answers are in after a refusal, put back in order what may go on."""
         if self._in_flight or self.state is LaneState.OPEN:
             return
-        verdicts = {verdict for _, verdict in self._refusals}
-        lowest_sequence, lowest = min(self._refusals, key=lambda refusal: refusal[0])
-        self.unsent.extendleft(sorted(self._returned, key=lambda parcel: parcel.sequence, reverse=True))
-        if lowest in _PROVES_NOTHING_STORED:
-            self._make_new(self.unsent)
-        else:
-            self._make_new(self._returned)
-        if lowest in _PROVES_ROOM and not verdicts & {Verdict.UNSURE, Verdict.LOST_TRACK}:
-            self._next_sequence = lowest_sequence
-        else:
-            self.identity = None
-        if Verdict.REPEAT in verdicts:
+        self.unsent.extendleft(sorted(self._returned, key=lambda parcel: parcel.order, reverse=True))
+        self._returned = []
+        if any(refusal.verdict is Verdict.REPEAT for refusal in self._refusals):
             self.not_before = now + self._backoff.pause(chance)
             for parcel in self.unsent:  # whoever waits for one of these has to send it when the pause is over
                 for delivery in parcel.deliveries:
                     delivery.stir()
-        self._returned = []
+        self._conclude()
+
+    def _conclude(self) -> None:
+        """Draw the conclusions from the refusals, with everything that may go on in `unsent`."""
+        for identity in dict.fromkeys(refusal.identity for refusal in self._refusals):
+            self._free_from(identity, [refusal for refusal in self._refusals if refusal.identity == identity])
         self._refusals.clear()
         self.state = LaneState.OPEN
 
-    def _make_new(self, parcels: deque[Parcel] | list[Parcel]) -> None:
-        """The broker has none of these: each is numbered anew, as if it had never been sent."""
-        for parcel in parcels:
-            parcel.encoded, parcel.sequence, parcel.sends = None, -1, 0
+    def _free_from(self, identity: Identity | None, refusals: list[_Refusal]) -> None:
+        """Number anew what is proven not to be stored of an identity's batches, and decide whether it goes on."""
+        lowest = min(refusals, key=lambda refusal: refusal.sequence)
+        floor = min([refusal.sequence for refusal in refusals if refusal.is_proof], default=None)
+        if floor is not None:
+            for parcel in self.unsent:
+                if parcel.identity == identity and parcel.sequence >= floor:
+                    parcel.make_new()
+        if identity != self.identity:
+            return
+        if lowest.verdict is Verdict.FOLLOWS or any(refusal.verdict in _ENDS_IDENTITY for refusal in refusals):
+            self.identity = None
+        elif floor is not None:
+            self._next_sequence = floor

@@ -8,18 +8,18 @@ the next batch of their partition, which is what makes many callers cheap.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from ...protocol.errors import ProtocolError, TidelogError
 from ...protocol.limits import MAX_PRODUCES_IN_FLIGHT, MAX_WAIT_US
 from ...protocol.messages import InitProducer, InitProducerReply, Produce, ProduceReply
 from .lane import Lane
-from .parcel import Delivery, JoinedParcel, Parcel
+from .parcel import Delivery, Identity, JoinedParcel, Parcel
 from .record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True, gc=False):
     """A request for the driver to send; `parcel` is None for the one that asks for an identity."""
 
     message: Produce | InitProducer
@@ -33,7 +33,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self.in_flight = 0
-        self._identity: InitProducerReply | None = None
+        self._identity: Identity | None = None
         self._is_asking = False
         self._lanes: dict[tuple[int, int], Lane] = {}
         self._waiting: dict[Lane, None] = {}
@@ -62,16 +62,18 @@ class Outbox:
     def withdraw(self, delivery: Delivery) -> bool:
         """Its caller does not wait any more. Return whether it is certain that it was not stored."""
         parcel = delivery.parcel
-        if delivery.done or parcel is None or delivery not in parcel.deliveries:
+        if delivery.done or parcel is None:
             return False
         if parcel.sends == 0 and isinstance(parcel, JoinedParcel):
             parcel.leave(delivery)
             return True
-        parcel.deliveries.remove(delivery)
+        delivery.is_abandoned = True
         return parcel.sends == 0
 
     def next_send(self, now: float) -> Send | None:
         """Return the next request to send; it counts as sent from here on."""
+        if not self._waiting:
+            return None
         for lane in list(self._waiting):
             if self.in_flight >= MAX_PRODUCES_IN_FLIGHT:
                 return None
@@ -94,13 +96,15 @@ class Outbox:
 
     def next_due(self, now: float) -> float:
         """Return when a pause ends that something waits for; infinity if there is none."""
+        if not self._waiting:
+            return math.inf
         return min([lane.not_before for lane in self._waiting if lane.not_before > now], default=math.inf)
 
     def identified(self, reply: InitProducerReply | TidelogError) -> None:
         """The broker's answer to the question for an identity; an error is passed to all that need one."""
         self._is_asking = False
         if isinstance(reply, InitProducerReply):
-            self._identity = reply
+            self._identity = Identity(reply.producer_id, reply.epoch)
             return
         for lane in self._waiting:
             while lane.identity is None and lane.unsent:
@@ -112,13 +116,12 @@ class Outbox:
         assert lane is not None
         assert parcel is not None
         self.in_flight -= 1
+        used = lane.identity
         if isinstance(reply, ProduceReply) and len(reply.results) == 1 and reply.results[0].error is None:
             lane.answered(parcel, reply.results[0], reply.durability, now)
         else:
-            used = lane.identity
             lane.refused(parcel, _error_of(reply), now, chance)
-            if lane.identity is None and self._identity is used:  # not the one again that it has just dropped
-                self._identity = None
+        self._drop(used, lane)
         if lane.unsent:
             self._waiting[lane] = None
 
@@ -127,7 +130,9 @@ class Outbox:
         self.in_flight = 0
         self._is_asking = False
         for lane in self._lanes.values():
+            used = lane.identity
             lane.lost()
+            self._drop(used, lane)
             if lane.unsent:
                 self._waiting[lane] = None
 
@@ -146,6 +151,11 @@ class Outbox:
     def _submit(self, lane: Lane, parcel: Parcel) -> None:
         lane.unsent.append(parcel)
         self._waiting[lane] = None
+
+    def _drop(self, used: Identity | None, lane: Lane) -> None:
+        """Do not give a lane the identity again that it has just dropped."""
+        if used is not None and lane.identity is None and self._identity == used:
+            self._identity = None
 
     def _take(self, lane: Lane, parcel: Parcel, now: float) -> Send:
         identity = lane.identity or self._identity

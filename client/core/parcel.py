@@ -7,13 +7,14 @@ it is answered, because a repeat must be the same bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...protocol.batch import encode_batch
 from ...protocol.errors import Detail, TidelogError
-from ...protocol.messages import BatchResult, InitProducerReply
+from ...protocol.messages import BatchResult
 from ..headers import Pair
 from .columns import RECORD_OVERHEAD_BYTES, TARGET_BYTES, Chunk
 from .record import Record
@@ -26,10 +27,17 @@ MAX_JOINED = 1_000
 """Messages of single calls in one batch: one of them leaving takes a step for each."""
 
 
+class Identity(NamedTuple):
+    """Under which the broker knows a producer."""
+
+    producer_id: int
+    epoch: int
+
+
 class Delivery(Waiter):
     """One caller's share of a parcel: all of it, or the one record at `index`."""
 
-    __slots__ = ("durability", "error", "index", "parcel", "result")
+    __slots__ = ("durability", "error", "index", "is_abandoned", "parcel", "result")
 
     def __init__(self, index: int = 0) -> None:
         super().__init__()
@@ -38,6 +46,8 @@ class Delivery(Waiter):
         self.result: BatchResult | None = None
         self.error: TidelogError | None = None
         self.durability = 0
+        self.is_abandoned = False
+        """Its caller left while it was on the wire: the record stays in its batch, whose bytes must not change."""
 
     @property
     def is_sent(self) -> bool:
@@ -64,7 +74,9 @@ class Parcel:
         "encoded",
         "group",
         "headers",
+        "identity",
         "keys",
+        "order",
         "partition",
         "priority",
         "sends",
@@ -90,19 +102,23 @@ class Parcel:
         self.size: int = 0
         self.sends = 0
         self.sequence = -1
+        self.identity: Identity | None = None
+        self.order = 0
+        """When it was first sent, among those of its lane: sequences of two identities do not compare."""
         self.encoded: bytearray | None = None
 
     def still_wanted(self) -> bool:
-        """Return whether a caller waits for it. One that follows a refused parcel of its own call is refused here."""
-        if self.group is not None and self.group.error is not None and self.deliveries:
+        """Return whether a caller waits for it. One that follows a refused parcel of its own call is refused here, if
+        it is not on the wire: what became of those that are, only an answer tells."""
+        if self.group is not None and self.group.error is not None and not self.sends:
             self.refused(self.group.error, stored=False)
             self.deliveries.clear()
-        return bool(self.deliveries)
+        return not all(delivery.is_abandoned for delivery in self.deliveries)
 
-    def encode(self, identity: InitProducerReply, sequence: int) -> bytearray:
+    def encode(self, identity: Identity, sequence: int) -> bytearray:
         """Return the batch under a sequence number, which goes on growing where the one on the wire wraps; keep it for
         repeats."""
-        self.sequence = sequence
+        self.sequence, self.identity = sequence, identity
         self.encoded = encode_batch(
             self.values,
             keys=self.keys,
@@ -115,6 +131,10 @@ class Parcel:
             base_sequence=sequence & SEQUENCE_MASK,
         )
         return self.encoded
+
+    def make_new(self) -> None:
+        """The broker does not have it: it is numbered again, as if it had never been sent."""
+        self.encoded, self.identity, self.sequence, self.sends = None, None, -1, 0
 
     def answered(self, result: BatchResult, durability: int) -> None:
         """It is stored: tell everybody."""
@@ -168,6 +188,12 @@ class JoinedParcel(Parcel):
         self.deadline = max(self.deadline, deadline)
         return delivery
 
+    def make_new(self) -> None:
+        """The broker does not have it: it is numbered again, without what nobody waits for any more."""
+        super().make_new()
+        for delivery in [delivery for delivery in self.deliveries if delivery.is_abandoned]:
+            self.leave(delivery)
+
     def leave(self, delivery: Delivery) -> None:
         """Take out a record that is not sent yet; the records behind it move up."""
         at = delivery.index
@@ -176,10 +202,10 @@ class JoinedParcel(Parcel):
         for later in self.deliveries[at:]:
             later.index -= 1
 
-    def encode(self, identity: InitProducerReply, sequence: int) -> bytearray:
+    def encode(self, identity: Identity, sequence: int) -> bytearray:
         """Return the batch under a sequence number, and keep it for repeats."""
         self.values = self._all_values
-        self.keys = self._all_keys if any(key is not None for key in self._all_keys) else None
+        self.keys = self._all_keys if self._all_keys.count(None) < len(self._all_keys) else None
         self.headers = self._all_headers if any(self._all_headers) else None
         self.timestamps_us = self._all_times if self.has_own_times else None
         return super().encode(identity, sequence)

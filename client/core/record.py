@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from operator import index
 from typing import SupportsIndex, cast
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -24,8 +24,7 @@ Data = bytes | bytearray | memoryview | str | None
 _PLAIN = frozenset({bytes, type(None)})
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One message, checked, in the form it is sent."""
 
     value: bytes | None
@@ -36,11 +35,32 @@ class Record:
     timestamp_us: int
     has_own_time: bool
     """Whether the user gave the time; otherwise a batch has its first record's."""
+    size: int
+    """As `max_message_bytes` counts it."""
 
-    @property
-    def size(self) -> int:
-        """The size as `max_message_bytes` counts it."""
-        return record_bytes(self.value, self.key, self.pairs)
+
+def make_record(
+    value: Data,
+    *,
+    key: Data,
+    headers: HeadersInput | None,
+    priority: int,
+    partition: int | None,
+    timestamp: datetime | None,
+    now_us: int,
+) -> Record:
+    """Check one message. Raises TypeError, ValueError or InvalidRequestError that says what was expected."""
+    data, key_data, pairs = to_bytes(value, "value"), to_bytes(key, "key"), to_pairs(headers)
+    return Record(
+        data,
+        key_data,
+        pairs,
+        check_priority(priority),
+        None if partition is None else to_partition(partition),
+        now_us if timestamp is None else to_us(timestamp),
+        timestamp is not None,
+        record_bytes(data, key_data, pairs),
+    )
 
 
 def to_bytes(data: Data, name: str) -> bytes | None:
@@ -153,7 +173,7 @@ def check_durability(durability: str | None) -> int:
 
 def record_bytes(value: bytes | None, key: bytes | None, pairs: Sequence[Pair]) -> int:
     """Return the size of a message as `max_message_bytes` counts it."""
-    size = len(value or b"") + len(key or b"")
+    size = (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
     for name, data in pairs:
         size += len(name.encode()) + len(data or b"")
     return size
