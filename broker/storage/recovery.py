@@ -135,10 +135,11 @@ class Recovery:
         active.opened.sync()
 
     def install(self) -> None:
-        """Rename the new segment into place, and write the mark; both are synced by the round."""
+        """Rename the new segment into place; its name and the mark's are synced by the round."""
         if self._copy is not None and self.new_segment is not None:
             self._copy.install(self.new_segment)
             self._state.segments.all.append(self.new_segment)
+            self.mark.create()
 
     def write_mark(self) -> None:
         """Say in the mark that everything up to the end is durable, if it does not say so already."""

@@ -70,12 +70,17 @@ class SyncedMark:
                 self._counter, self.value = found
         return self.value
 
+    def create(self) -> None:
+        """Make the file if there is none yet, so that a sync of the folder makes its name durable."""
+        if self._file is None:
+            self._file = self._files.create(self._path, _FILE_BYTES)
+
     def write(self, mark: Mark) -> None:
         """Write the older slot; the next `sync` makes it durable."""
         if self.is_broken:
             return
-        if self._file is None:
-            self._file = self._files.create(self._path, _FILE_BYTES)
+        self.create()
+        assert self._file is not None, "there is no file to write to"
         self._counter += 1
         fields = _FIELDS.pack(_MAGIC, mark.segment_seed, self._counter, mark.segment_base, mark.offset, mark.position)
         slot = fields + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))

@@ -19,7 +19,20 @@ from tidelog.broker.storage.settings import LogSettings
 from tidelog.protocol.batch import BatchHeader, stamp_local
 from tidelog.protocol.segment_header import SEGMENT_HEADER_BYTES, decode_segment_header
 
-from .driver import FOLDER, LOG_ID, SMALL, append, append_all, batch, contents, open_log, read_values, restored, sync
+from .driver import (
+    FOLDER,
+    LOG_ID,
+    SMALL,
+    append,
+    append_all,
+    batch,
+    contents,
+    open_log,
+    read_values,
+    restored,
+    sync,
+    upkeep,
+)
 
 FIRST = f"{FOLDER}/00000000000000000000.log"
 SECOND_US = 1_000_000
@@ -102,6 +115,27 @@ def test_a_recovered_tail_is_durable_before_it_is_served() -> None:
     assert log.recovery.copied_bytes > 0
     log = open_log(files.crash(random.Random(1), pages=NOTHING, names=NOTHING), epoch=3)
     assert read_values(log) == [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_recovery_leaves_a_durable_mark(is_new: bool) -> None:
+    """After a power loss the next start knows what is proven: nothing is copied, and rot is not taken for a tear."""
+    files = PowerLossFiles()
+    log = open_log(files)
+    append(log, b"one")
+    if is_new:
+        sync(log)
+        upkeep(log, SECOND_US)
+    else:
+        files = files.kill()
+        assert open_log(files, epoch=2).recovery.copied_bytes > 0
+    files = files.crash(random.Random(4), pages=NOTHING, names=NOTHING)
+    file = files.open(FIRST)
+    (old,) = file.read_at(SEGMENT_HEADER_BYTES + 120, 1)
+    log = open_log(files, epoch=3)
+    assert (read_values(log), log.recovery.copied_bytes) == ([b"one"], 0)
+    file.write_at(SEGMENT_HEADER_BYTES + 120, bytes([old ^ 1]))
+    assert open_log(files.kill(), epoch=4).damaged == [DamagedRange(0, 1)]
 
 
 def test_a_failed_sync_and_a_restart_lose_nothing_that_is_acknowledged_later() -> None:
