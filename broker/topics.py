@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..protocol.errors import UnknownTopicError, UnknownTopicIdError
+from ..protocol.errors import TidelogError, UnknownTopicError, UnknownTopicIdError
 from ..protocol.messages import InitProducerReply
 from ..protocol.topic_name import is_internal, short_name
 from ..protocol.topic_settings import SettingValue
@@ -191,21 +191,36 @@ class Topics:
         """Remove what retention no longer keeps, and producers that were not heard of; called every so often."""
         time = self._services.time
         age_allowed, now_us = time.age_retention_allowed(), time.wall_us()
-        expired = [
-            found
-            for partition in self._partitions()
-            if (found := partition.expire(now_us, age_allowed=age_allowed)) is not None
-        ]
-        if expired:
-            self._expired_segments += sum(len(found.segments) for found in expired)
-            self._expired_bytes += sum(found.removed_bytes for found in expired)
-            self._services.offload(lambda: self._remove_segments(expired), lambda: None)
+        expired: list[Expired] = []
+        try:
+            for partition in self._partitions():
+                found = self._expire(partition, now_us, age_allowed=age_allowed)
+                expired += [] if found is None else [found]
+        finally:  # what was dropped is in no log any more, so its files go whatever happens to the others
+            self._remove_segments(expired)
+
+    def _expire(self, partition: Partition, now_us: int, *, age_allowed: bool) -> Expired | None:
+        try:
+            return partition.expire(now_us, age_allowed=age_allowed)
+        except TidelogError as error:  # the others must not fill the disk because of this one
+            self._services.report(
+                "retention failed", topic_id=partition.topic_id, partition=partition.index, why=error.message
+            )
+            return None
 
     def _remove_segments(self, expired: Sequence[Expired]) -> None:
-        for found in expired:
-            error = found.run()
-            if error is not None:
-                self._services.report("segments not removed", folder=found.folder, why=error.message)
+        if not expired:
+            return
+        self._expired_segments += sum(len(found.segments) for found in expired)
+        self._expired_bytes += sum(found.removed_bytes for found in expired)
+        errors: list[TidelogError | None] = []
+
+        def done() -> None:
+            for found, error in zip(expired, errors, strict=True):
+                if error is not None:
+                    self._services.report("segments not removed", folder=found.folder, why=error.message)
+
+        self._services.offload(lambda: errors.extend(found.run() for found in expired), done)
 
     def statistics(self) -> TopicsStatistics:
         """Return counters and gauges."""

@@ -39,8 +39,8 @@ class ReadableLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in use over all segments."""
-        return sum(self._segments.load_times(s).end_position for s in self._segments.all if s.is_readable)
+        """Bytes in use over all segments, but for those that cannot be looked up."""
+        return sum(map(self._segments.size_of, self._segments.all))
 
     @property
     def segment_count(self) -> int:
@@ -118,6 +118,6 @@ class ReadableLog:
         """Return what was found damaged since the last call, to be recorded."""
         return self._damage.take_new()
 
-    def quarantine(self, start: int, end: int, _next: int | None = None) -> None:
+    def quarantine(self, start: int, end: int) -> None:
         """Note a range that was recorded as damaged before."""
         self._damage.add(max(start, self.start_offset), min(end, self.end_offset), known=True)

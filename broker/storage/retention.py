@@ -41,10 +41,10 @@ class Expired:
 def count_expired(segments: Segments, removable: int, now_us: int, *, age_allowed: bool) -> int:
     """Return how many of the first `removable` segments are too old, or too many bytes."""
     settings = segments.settings
-    total = sum(_size_of(segments, segment) for segment in segments.all) if settings.retention_bytes is not None else 0
+    total = sum(map(segments.size_of, segments.all)) if settings.retention_bytes is not None else 0
     count = 0
     for place, segment in enumerate(segments.all[:removable]):
-        size = _size_of(segments, segment) if settings.retention_bytes is not None else 0
+        size = segments.size_of(segment) if settings.retention_bytes is not None else 0
         is_excess = settings.retention_bytes is not None and total > settings.retention_bytes
         if not is_excess and not (age_allowed and _is_old(segments, place, now_us, settings)):
             break
@@ -56,14 +56,10 @@ def count_expired(segments: Segments, removable: int, now_us: int, *, age_allowe
 def _is_old(segments: Segments, place: int, now_us: int, settings: LogSettings) -> bool:
     if settings.retention_us is None:
         return False
-    segment, following = segments.all[place], segments.all[place + 1]
-    if segment.is_readable:
-        last = segments.load_times(segment).last_append_us
-    else:
-        # Nothing in it says how old it is, but what comes after it was appended later.
-        last = segments.load_times(following).first_append_us if following.is_readable else None
-    return last is not None and last < now_us - settings.retention_us
-
-
-def _size_of(segments: Segments, segment: Segment) -> int:
-    return segments.load_times(segment).end_position if segment.is_readable else 0
+    before_us = now_us - settings.retention_us
+    known = segments.find_times(segments.all[place])
+    if known is not None:
+        return known.last_append_us is not None and known.last_append_us < before_us
+    # Nothing says how old it is, but what comes after it was appended later.
+    following = segments.find_times(segments.all[place + 1])
+    return following is not None and following.first_append_us is not None and following.first_append_us < before_us

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES
-from ..errors import storage_error
+from ..errors import TidelogError, storage_error
 from .damage import Damage
 from .entries import Entries
 from .files import Files
@@ -81,6 +81,20 @@ class Segments:
         if segment.size is None:
             self.load(segment)
         return segment
+
+    def find_times(self, segment: Segment) -> Segment | None:
+        """As `load_times`, but None where they cannot be looked up; whoever reads there is told why."""
+        if not segment.is_readable:
+            return None
+        try:
+            return self.load_times(segment)
+        except TidelogError:
+            return None
+
+    def size_of(self, segment: Segment) -> int:
+        """Return the bytes in use, as far as that can be looked up."""
+        found = self.find_times(segment)
+        return found.end_position if found is not None else 0
 
     def _open(self, segment: Segment) -> None:
         if segment.file is None:

@@ -25,8 +25,7 @@ from tidelog.protocol.errors import (
     UnknownTopicIdError,
 )
 
-HOUR = 3_600 * SECOND
-DAY = 24 * HOUR
+DAY = 24 * 3_600 * SECOND
 
 
 # -- what exists -----------------------------------------------------------------------------------------------------
@@ -319,57 +318,6 @@ def test_reopening_what_is_open_does_nothing() -> None:
     epoch = core.topics.epoch
     assert core.topics.reopen("default/orders").result() == []
     assert core.topics.epoch == epoch
-
-
-# -- retention -------------------------------------------------------------------------------------------------------
-
-
-def test_retention_removes_whole_old_segments_after_the_first_hour() -> None:
-    """Segments older than the retention go, but not within an hour of the start; an idle log's last one goes too."""
-    core, partition = start(retention=4 * HOUR, segment_bytes=65_536)
-    for n in range(8):
-        core.produce(partition, batch(bytes([n]) * 30_000))
-    core.advance(2 * SECOND)
-    core = core.after_stop(downtime_us=4 * HOUR)
-    partition = core.topic("orders").partition(0)
-    core.topics.expire()
-    assert partition.start_offset == 0
-    core.advance(HOUR)
-    core.produce(partition, batch(b"new"))
-    core.topics.expire()
-    assert (partition.start_offset, core.read(partition)) == (8, [b"new"])
-    assert core.topics.statistics().expired_segments == 4
-    assert core.files.list_folder("partitions/1-0/messages")[0] == "00000000000000000008.log"
-
-
-def test_a_clock_a_year_ahead_removes_nothing() -> None:
-    """A wall clock that jumps a year forward and back removes nothing by age; later data ages as it should."""
-    core, partition = start(retention=DAY, segment_bytes=65_536)
-    for n in range(4):
-        core.produce(partition, batch(bytes([n]) * 30_000))
-    core.advance(2 * HOUR)
-    core.topics.expire()
-    core.clock.step_wall(365 * DAY)
-    core.topics.expire()
-    core.advance(HOUR)
-    core.topics.expire()
-    core.clock.step_wall(-365 * DAY)
-    core.topics.expire()
-    assert partition.start_offset == 0
-    assert len(core.read(partition)) == 4
-
-
-def test_retention_by_bytes_needs_no_clock() -> None:
-    """Bytes beyond the limit are removed from the first pass on, whatever the time is."""
-    core, partition = start(retention_bytes=100_000, segment_bytes=65_536)
-    for n in range(10):
-        core.produce(partition, batch(bytes([n]) * 30_000))
-    core.advance(2 * SECOND)
-    for _ in range(2):
-        core.topics.expire()
-        core.advance(2 * SECOND)
-    assert partition.log.size_bytes <= 100_000
-    assert partition.start_offset == 8
 
 
 # -- many ------------------------------------------------------------------------------------------------------------

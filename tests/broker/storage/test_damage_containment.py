@@ -308,7 +308,7 @@ def test_a_recorded_quarantine_is_no_news() -> None:
     """What is known from before is refused to readers but not reported again."""
     log = open_log()
     append(log, *VALUES)
-    log.quarantine(1, 3, 3)
+    log.quarantine(1, 3)
     assert log.damaged == [DamagedRange(1, 3)]
     assert log.take_new_damage() == []
     with pytest.raises(CorruptError):

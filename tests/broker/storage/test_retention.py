@@ -217,3 +217,20 @@ def test_damage_in_what_was_removed_is_forgotten() -> None:
     log.quarantine(2, 4)
     expire(log, 99 * DAY_US)
     assert log.damaged == []
+
+
+@pytest.mark.parametrize("settings", [replace(SMALL, retention_bytes=10_000), BY_AGE])
+def test_a_segment_that_cannot_be_opened_is_not_in_the_way(settings: LogSettings) -> None:
+    """It counts no bytes and is as old as what follows it, so it leaves with the others; the size can be asked for."""
+    files = FaultyFiles(MemoryFiles())
+    log = open_log(files, settings)
+    for hour in range(20):
+        append(log, b"%d" % hour + b"x" * 500, now_us=hour * HOUR_US)
+        sync(log)
+    unknown = log._segments.all[1]  # pyright: ignore[reportPrivateUsage]
+    unknown.file = unknown.index = unknown.size = None
+    fault = files.fail("open", errno.EIO, path=unknown.path, times=None)
+    assert log.size_bytes == 21_024
+    assert expire(log, 99 * DAY_US) == 18
+    assert fault.fired
+    assert unknown.path not in contents(files)
