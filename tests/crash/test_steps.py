@@ -7,6 +7,7 @@ states of the disk are recovered and held to the invariants.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -17,6 +18,8 @@ from tests.helpers.power_loss import Crashed, PowerLossFiles
 pytestmark = pytest.mark.crash
 
 STATES = 1
+HOUR_US = 3_600_000_000
+SETTINGS = dataclasses.replace(SMALL, segment_age_us=HOUR_US)
 Step = Callable[[LogDriver], None]
 
 
@@ -24,7 +27,7 @@ def every_crash(prepare: Step, act: Step, states: int) -> int:
     """Crash in each file operation of `act`, check what can be found; return how many operations there were."""
     at = 1
     while True:
-        driver = LogDriver(seed=at)
+        driver = LogDriver(at, SETTINGS)
         prepare(driver)
         driver.files.crash_at(at, driver.rng)
         try:
@@ -71,6 +74,21 @@ def roll(driver: LogDriver) -> None:
     driver.sync()
 
 
+def idle(driver: LogDriver) -> None:
+    """A synced log that nobody has appended to for hours, its next segment prepared."""
+    fill(driver, 3 * KIB)
+    driver.now_us += 2 * HOUR_US
+    driver.upkeep()
+
+
+def roll_empty(driver: LogDriver) -> None:
+    """Go on in a new segment because the old one is too old, with nothing to put into it."""
+    driver.upkeep()
+    assert driver.log.is_rolling
+    driver.sync()
+    assert not driver.log.is_rolling
+
+
 def upkeep(driver: LogDriver) -> None:
     """Whatever there is to do in the background: seal, prepare, snapshot, mark."""
     for _ in range(4):
@@ -113,12 +131,13 @@ def stop(driver: LogDriver) -> None:
     [
         (nearly_full, roll, 8),
         (unprepared, roll, 9),
+        (idle, roll_empty, 5),
         (rolled, upkeep, 10),
         (rolled, stop, 2),
         (unsynced_tail, recover, 6),
         (unsynced_segment, recover, 6),
     ],
-    ids=["roll", "roll-unprepared", "upkeep", "stop", "tail-copy", "whole-segment-copy"],
+    ids=["roll", "roll-unprepared", "roll-empty", "upkeep", "stop", "tail-copy", "whole-segment-copy"],
 )
 def test_crash_between_every_two_steps(prepare: Step, act: Step, at_least: int, soak: int) -> None:
     """Wherever it is cut, all that was acknowledged is there, and what is served is durable."""

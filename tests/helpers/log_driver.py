@@ -166,7 +166,7 @@ class LogDriver:
 
     def upkeep(self, during: Callable[[str, str], None] | None = None) -> None:
         """Run one piece of the upkeep thread's work."""
-        task = self.log.begin_upkeep(self.now_us)
+        task = self.log.begin_upkeep(self.now_us, self.now_us)
         if task is None:
             return
         with self._interrupted(during):
@@ -228,11 +228,25 @@ class LogDriver:
 
     def check_states(self, states: int) -> None:
         """Hold the recovery over what a crash now may leave to the invariants: all is there, the worst, some by lot."""
-        self.check(PowerLossFiles(self.files.disk.copy()), self.promised_written, recent_only=True)
+        self._try(PowerLossFiles(self.files.disk.copy()), self.promised_written)
         drawn = [(self.rng.choice(list(Loss)), self.rng.choice(list(Loss))) for _ in range(states)]
         for pages, names in [*_EXTREMES, *drawn]:
             files = PowerLossFiles(self.files.disk.after_power_loss(self.rng, pages, names))
-            self.check(files, self.promised_synced, recent_only=True)
+            self._try(files, self.promised_synced)
+
+    def _try(self, files: PowerLossFiles, least: int) -> None:
+        """Check one state, and that the log which is recovered from it keeps its next promise too."""
+        log = self.check(files, least, recent_only=True)
+        run = encode_batch([payload("next", log.end_offset)], timestamp_us=self.now_us)
+        end = log.append(run, [BatchHeader.read(run)], now_us=self.now_us).end_offset
+        task = log.begin_sync()
+        assert task is not None
+        log.finish_sync(task, task.run())
+        assert log.synced_offset == end
+        nothing = Loss.NOTHING_SURVIVES
+        again = self.open(PowerLossFiles(files.disk.after_power_loss(self.rng, nothing, nothing)))
+        assert again.end_offset == end, f"{end} were synced after the recovery, {again.end_offset} survived"
+        again.close(clean=False)
 
     def check(self, files: PowerLossFiles, least: int, *, recent_only: bool = False) -> Log:
         """Recover over these files and require a prefix that holds offsets below `least`, durable already."""

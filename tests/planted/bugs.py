@@ -82,6 +82,14 @@ BUGS = (
         test=LIVES,
     ),
     Bug(
+        name="trust-an-unsynced-name",
+        what="a start goes on in an empty segment whose name may be on no disk",
+        file="broker/storage/replay.py",
+        before="elif tail or not self._is_named(segment) or has_data",
+        after="elif tail or has_data",
+        test=STEPS + "[roll-empty]",
+    ),
+    Bug(
         name="rename-an-unsynced-copy",
         what="the copy of a tail replaces its source before it is durable",
         file="broker/storage/recovery.py",
