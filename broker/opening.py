@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from ..protocol.errors import StorageError, TidelogError
 from .errors import storage_error
 from .message_log import MESSAGES_FOLDER, MessageLog, messages_log_id
-from .meta import MetaState
+from .meta import META_FOLDER, MetaState
 from .producers import ProducerTable
 from .services import Services
 from .storage.files import Files
+from .storage.inventory import holds_log
 from .storage.log import Log, LogSpec
 from .storage.settings import LogSettings
 
@@ -29,7 +30,7 @@ _FOLDER = re.compile(r"([1-9][0-9]{0,9})-(0|[1-9][0-9]{0,9})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A partition to open. `is_made`: its folder is known to have been there."""
+    """A partition to open. `is_made`: its log is known to have been there."""
 
     topic_id: int
     index: int
@@ -40,6 +41,11 @@ class Wanted:
     def folder(self) -> str:
         """Where everything of the partition lies."""
         return partition_folder(self.topic_id, self.index)
+
+    @property
+    def messages_folder(self) -> str:
+        """Where its log of messages lies."""
+        return f"{self.folder}/{MESSAGES_FOLDER}"
 
     @property
     def log_id(self) -> int:
@@ -70,8 +76,7 @@ def open_partitions(
     for place in places:
         one = wanted[place]
         tables.append(ProducerTable(services.time.boottime_us(), named_epoch=state.named_epochs.get))
-        folder = f"{one.folder}/{MESSAGES_FOLDER}"
-        specs.append(LogSpec(folder, one.log_id, one.settings, epoch, tables[-1]))
+        specs.append(LogSpec(one.messages_folder, one.log_id, one.settings, epoch, tables[-1]))
     # The wall clock, not the broker's time: a worker must not move that on beside the loop.
     opened = Log.open_many(services.files, specs, now_us=services.time.wall_us())
     for place, table, log in zip(places, tables, opened, strict=True):
@@ -85,17 +90,35 @@ def open_partitions(
 
 def _make_folder(files: Files, one: Wanted) -> TidelogError | None:
     try:
-        if files.exists(one.folder):
-            return None
         if one.is_made:
-            return StorageError(
-                f"expected the folder {one.folder}, found that it is gone with all its records;"
-                " put it back, or delete the topic"
-            )
-        files.make_folder(one.folder)
+            return None if holds_log(files, one.messages_folder) else _lost(files, one)
+        if not files.exists(one.folder):
+            files.make_folder(one.folder)
     except OSError as error:
         return storage_error(error, f"making {one.folder}")
     return None
+
+
+def _lost(files: Files, one: Wanted) -> StorageError:
+    what = one.messages_folder if files.exists(one.folder) else one.folder
+    return StorageError(
+        f"expected the records of a partition in {what}, found that they are gone; put them back, or delete the topic"
+    )
+
+
+def refuse_lost_facts(files: Files) -> None:
+    """Raise StorageError when there are partitions, but nothing is left of the facts that say what they are.
+
+    Topic ids would be given out again, and new topics be given old records.
+    """
+    if not files.exists(PARTITIONS_FOLDER) or holds_log(files, META_FOLDER):
+        return
+    found = [name for name in files.list_folder(PARTITIONS_FOLDER) if parse_folder(name) is not None]
+    if found:
+        raise StorageError(
+            f"expected the broker's own facts in {META_FOLDER}/, found that they are gone while {PARTITIONS_FOLDER}/"
+            f" holds {len(found)} partitions; put {META_FOLDER}/ back, or move {PARTITIONS_FOLDER}/ away"
+        )
 
 
 def _sync_new_folders(files: Files, wanted: Sequence[Wanted], results: list[MessageLog | TidelogError | None]) -> None:

@@ -20,6 +20,7 @@ from .flow import FlowQueue
 from .message_log import MessageLog
 from .meta import MetaLog, ProducerIds, RangeQuarantined
 from .nearest_name import nearest_name
+from .opening import refuse_lost_facts
 from .partition import Partition
 from .services import Services
 from .start import StartReport, start_topics
@@ -74,6 +75,7 @@ class Topics:
         Raises StorageError, UnsupportedError (a later broker wrote this), CorruptError (facts are damaged).
         """
         try:
+            refuse_lost_facts(services.files)
             meta = MetaLog.open(services)
             topics = cls(services, meta, defaults, limits)
             topics.report = start_topics(services, meta, topics, defaults)

@@ -11,6 +11,7 @@ from ..meta.state import MetaState, apply
 from ..opening import PARTITIONS_FOLDER, parse_folder, partition_folder
 from ..storage.entries import Entries
 from ..storage.files import Files
+from ..storage.inventory import holds_log
 from .findings import Findings
 from .log_check import check_log
 from .segment_reading import SegmentFile
@@ -52,10 +53,10 @@ def _check_facts(files: Files, findings: Findings) -> MetaState:
             except (TidelogError, KeyError) as error:
                 findings.damage(segment.path, f"the facts at byte {position} cannot be applied: {error}")
 
-    if files.exists(META_FOLDER):
+    if holds_log(files, META_FOLDER):
         check_log(files, META_FOLDER, META_LOG_ID, findings, take)
     else:
-        findings.damage(META_FOLDER, "the folder of the broker's own facts is missing")
+        findings.damage(META_FOLDER, "the broker's own facts are missing")
     return state
 
 
@@ -64,7 +65,7 @@ def _check_partitions(files: Files, state: MetaState, findings: Findings) -> Non
     for topic in state.topics.values():
         for index in range(topic.partitions):
             folder = partition_folder(topic.id, index)
-            if files.exists(f"{folder}/{MESSAGES_FOLDER}"):
+            if holds_log(files, f"{folder}/{MESSAGES_FOLDER}"):
                 check_log(files, f"{folder}/{MESSAGES_FOLDER}", messages_log_id(topic.id, index), findings)
             elif index < topic.made:
                 findings.damage(folder, f"partition {index} of {topic.name} is missing with all its records")

@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES, SegmentHeader, examine_segment_header
 from ..errors import CorruptError
 from .files import Files
-from .layout import NEXT_SUFFIX, UNFINISHED_SUFFIXES, index_base, segment_base, segment_path
+from .layout import (
+    NEXT_SUFFIX,
+    SYNCED,
+    UNFINISHED_SUFFIXES,
+    index_base,
+    segment_base,
+    segment_path,
+    snapshot_offset,
+)
 from .segment import Segment
 
 
@@ -28,6 +36,12 @@ def ensure_folder(files: Files, folder: str) -> None:
         if not files.exists(path):
             files.make_folder(path)
             files.sync_folder("/".join(parts[: depth - 1]))
+
+
+def holds_log(files: Files, folder: str) -> bool:
+    """Say whether anything in a folder tells of a log: a log that was opened once has left a segment and its mark."""
+    names = files.list_folder(folder) if files.exists(folder) else []
+    return any(name == SYNCED or segment_base(name) is not None or snapshot_offset(name) is not None for name in names)
 
 
 def take_inventory(files: Files, folder: str, log_id: int) -> Inventory:

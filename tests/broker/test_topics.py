@@ -258,7 +258,7 @@ def test_a_partition_that_cannot_be_opened_does_not_take_the_others_along() -> N
     core.topics.close()
     core.files.rename("partitions/1-0", "lost")
     core = core.next_process(core.files)
-    with pytest.raises(StorageError, match="partitions/1-0, found that it is gone"):
+    with pytest.raises(StorageError, match="partitions/1-0, found that they are gone"):
         core.topics.partition(1, 0)
     assert core.read(core.topics.partition(1, 1)) == [b"1"]
     assert list(core.topics.report.offline) == ["orders/0"]
@@ -269,6 +269,39 @@ def test_a_partition_that_cannot_be_opened_does_not_take_the_others_along() -> N
     core.files.rename("lost", "partitions/1-0")
     assert core.wait(core.topics.reopen("default/orders")) == [0]
     assert core.read(core.topics.partition(1, 0)) == [b"0"]
+
+
+@pytest.mark.parametrize("left", [None, "an empty folder", "a prepared segment"])
+def test_a_partition_without_its_log_is_offline(left: str | None) -> None:
+    """What was lost with `messages/` does not come back as an empty log whose offsets are given out again."""
+    core, partition = start()
+    core.produce(partition, batch(b"a"))
+    core.settle()
+    core.topics.close()
+    core.files.remove_folder("partitions/1-0/messages")
+    if left is not None:
+        core.files.make_folder("partitions/1-0/messages")
+    if left == "a prepared segment":
+        core.files.create("partitions/1-0/messages/0001.next", 4096)
+    core = core.next_process(core.files)
+    with pytest.raises(StorageError, match="partitions/1-0/messages, found that they are gone"):
+        core.topics.partition(1, 0)
+    failed = core.topics.reopen("default/orders")
+    core.settle()
+    assert isinstance(failed.error, StorageError)
+
+
+def test_partitions_without_facts_stop_the_start() -> None:
+    """Without `meta/` nobody knows whose records those are: a new topic must not be given an old one's."""
+    core, partition = start()
+    core.produce(partition, batch(b"a"))
+    core.settle()
+    core.topics.close()
+    core.files.rename("meta", "lost")
+    with pytest.raises(StorageError, match="meta/, found that they are gone while partitions/ holds 1 partitions"):
+        core.next_process(core.files)
+    core.files.rename("lost", "meta")
+    assert core.next_process(core.files).topic("orders").id == 1
 
 
 def test_a_fenced_partition_is_reopened_without_losing_what_was_read() -> None:

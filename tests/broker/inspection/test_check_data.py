@@ -150,13 +150,23 @@ def test_damage_to_the_facts_is_damage(data: Path) -> None:
     assert only(check(data), Severity.DAMAGE)[0].startswith("meta/")
 
 
-def test_a_partition_that_is_gone_is_damage(data: Path) -> None:
-    """A folder that the facts name and that is missing is the loss of all its records."""
+@pytest.mark.parametrize("is_folder_left", [False, True])
+def test_a_partition_that_is_gone_is_damage(data: Path, is_folder_left: bool) -> None:
+    """A log that the facts name and that is missing is the loss of all its records, whatever folders are left."""
     shutil.rmtree(data / "partitions" / "1-0")
+    if is_folder_left:
+        (data / MESSAGES).mkdir(parents=True)
     assert only(check(data), Severity.DAMAGE) == (
         "partitions/1-0",
         "partition 0 of default/t is missing with all its records",
     )
+
+
+def test_facts_that_are_gone_are_damage(data: Path) -> None:
+    """Without them nobody knows whose the partitions are."""
+    shutil.rmtree(data / "meta")
+    (data / "meta").mkdir()
+    assert only(check(data), Severity.DAMAGE) == ("meta", "the broker's own facts are missing")
 
 
 def test_strays_are_notes(data: Path) -> None:
