@@ -30,6 +30,7 @@ HELP: dict[str, str] = {
     "tidelog_refused_batches_total": "Batches of which nothing was stored.",
     "tidelog_fetched_bytes_total": "Bytes of stored batches given to readers.",
     "tidelog_fetches_waited_total": "Fetches that had to wait for messages.",
+    "tidelog_cold_reads_total": "Replies whose bytes had to be read from the disk first.",
     "tidelog_topics": "Live topics.",
     "tidelog_partitions": "Partitions of all topics.",
     "tidelog_offline_partitions": "Partitions that could not be opened at the start.",
@@ -65,6 +66,7 @@ class Metrics:
         self.refused_batches = 0
         self.fetched_bytes = 0
         self.fetches_waited = 0
+        self.cold_reads = 0
         self._requests: Counter[int] = Counter()
         self._errors: Counter[str] = Counter()
 
@@ -95,6 +97,7 @@ class Metrics:
             "tidelog_refused_batches_total": self.refused_batches,
             "tidelog_fetched_bytes_total": self.fetched_bytes,
             "tidelog_fetches_waited_total": self.fetches_waited,
+            "tidelog_cold_reads_total": self.cold_reads,
             **requests,
             **{f'tidelog_errors_total{{code="{code}"}}': count for code, count in self._errors.items()},
         }

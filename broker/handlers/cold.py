@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ...protocol.errors import StorageError
 from ..deferred import FileSlice
-from ..services import Offload
+from .context import Context
 
 
 def is_cold(bulk: Sequence[FileSlice]) -> bool:
@@ -18,7 +18,7 @@ def is_cold(bulk: Sequence[FileSlice]) -> bool:
     return any(not piece.file.is_resident(piece.position, piece.length) for piece in bulk)
 
 
-def warm(offload: Offload, bulk: Sequence[FileSlice], done: Callable[[StorageError | None], None]) -> None:
+def warm(context: Context, bulk: Sequence[FileSlice], done: Callable[[StorageError | None], None]) -> None:
     """Read it in by a worker, then call `done` with what the disk said."""
     problem: StorageError | None = None
 
@@ -34,4 +34,5 @@ def warm(offload: Offload, bulk: Sequence[FileSlice], done: Callable[[StorageErr
                 )
                 return
 
-    offload(read, lambda: done(problem))
+    context.metrics.cold_reads += 1
+    context.offload(read, lambda: done(problem))

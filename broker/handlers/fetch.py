@@ -199,7 +199,7 @@ class _Reading:
         def warmed(problem: StorageError | None) -> None:
             later.resolve(self._reply(found if problem is None else _without(found, problem)))
 
-        warm(self._context.offload, [piece for fetched in found for piece in fetched.bulk], warmed)
+        warm(self._context, [piece for fetched in found for piece in fetched.bulk], warmed)
         return later
 
     def _reply(self, found: Sequence[Fetched]) -> Reply:

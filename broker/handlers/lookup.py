@@ -67,5 +67,5 @@ def get(context: Context, request: Get) -> Answer:
         else:
             later.fail(problem)
 
-    warm(context.offload, bulk, warmed)
+    warm(context, bulk, warmed)
     return later

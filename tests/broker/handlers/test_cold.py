@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from tests.helpers.config_effects import metric
 from tests.helpers.running_broker import running_broker
 
 from tidelog.broker.storage.files import DiskFiles
@@ -66,6 +67,7 @@ async def test_a_cold_fetch_does_not_stop_the_loop(tmp_path: Path, disk: Disk) -
         disk.gate.set()
         assert decode_batch((await peer.reply()).bulk).values.to_list() == [b"cold"]
         assert not disk.on_loop
+        assert await metric(other, "tidelog_cold_reads_total") == 1
 
 
 async def test_a_disk_that_fails_is_an_error_in_the_result(tmp_path: Path, disk: Disk) -> None:
