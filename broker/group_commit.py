@@ -169,7 +169,7 @@ class GroupCommit(Generic[TaskT]):
         self._round: list[tuple[_Member[TaskT], TaskT]] = []
         self._round_began_us = 0
         self._unsynced_bytes = 0
-        self._room_waiters: dict[Callable[[], None], None] = {}
+        self._room_waiters: dict[Callable[[], None], int] = {}
         self._rounds = self._synced_logs = self._failed_syncs = 0
 
     def __repr__(self) -> str:
@@ -234,14 +234,24 @@ class GroupCommit(Generic[TaskT]):
         return self._unsynced_bytes
 
     def has_room(self, size: int) -> bool:
-        """Whether `size` more bytes may be appended now."""
+        """Whether `size` more bytes may be appended now: they fit, and nobody waits for room already."""
+        return not self._room_waiters and self._fits(size)
+
+    def _fits(self, size: int) -> bool:
         return self._unsynced_bytes + size <= self.max_unsynced_bytes
 
-    def on_room(self, retry: Callable[[], None]) -> None:
-        """Call `retry` once after the next round; those who asked first are called first."""
-        self._room_waiters[retry] = None
+    def on_room(self, size: int, take: Callable[[], None]) -> None:
+        """Call `take` once, when there is room for `size` bytes and those who asked before have had theirs.
+
+        Small ones that would fit sooner wait behind a large one: else it might wait for ever.
+        """
+        self._room_waiters.setdefault(take, size)
         if not self._round:
             self.wake()
+
+    def off_room(self, take: Callable[[], None]) -> None:
+        """Do not call `take` any more; nothing happens when it does not wait."""
+        self._room_waiters.pop(take, None)
 
     # -- rounds --------------------------------------------------------------------------------------------------
 
@@ -290,7 +300,7 @@ class GroupCommit(Generic[TaskT]):
         for call in calls:
             call()
         self._give_room()
-        if self._wanted or self._is_pressed:
+        if self._wanted or self._is_pressed or self._room_waiters:
             self.wake()
 
     def progress(self, log: CommitLog[TaskT]) -> None:
@@ -349,9 +359,12 @@ class GroupCommit(Generic[TaskT]):
         return calls
 
     def _give_room(self) -> None:
-        waiting, self._room_waiters = self._room_waiters, {}
-        for retry in waiting:
-            retry()
+        while self._room_waiters:
+            take, size = next(iter(self._room_waiters.items()))
+            if not self._fits(size):
+                return
+            del self._room_waiters[take]
+            take()
 
 
 def fenced_error(cause: TidelogError | None = None) -> LogFencedError:

@@ -9,7 +9,8 @@
            --its sync failed------> answered with an error for what is not durable
 
 A later request never overtakes an earlier one, so the batches of a producer stay in order. Whoever gave up waiting
-leaves the queue; the batches behind it then fail by their sequence, not by their place.
+leaves the queue; the batches behind it then fail by their sequence, not by their place. Room goes to the partitions'
+first requests in the order in which they began to wait for it, one a turn.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class ProduceQueue:
         for request in waiting:
             self._stop_timer(request)
             request.answer.fail(error)
+        self._services.commit.off_room(self._take_room)
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
@@ -111,6 +113,8 @@ class ProduceQueue:
 
     def _give_up(self, request: _Waiting, max_wait_us: int) -> None:
         commit = self._services.commit
+        if self._waiting[0] is request:
+            commit.off_room(self._take_room)  # it was for this one's size
         self._waiting.remove(request)
         request.answer.fail(
             OverloadedError(
@@ -121,14 +125,18 @@ class ProduceQueue:
         )
         self._drain()
 
-    def _drain(self) -> None:
-        """Store from the front whatever can be stored now."""
+    def _take_room(self) -> None:
+        self._drain(has_room=True)
+
+    def _drain(self, *, has_room: bool = False) -> None:
+        """Store from the front whatever can be stored now; `has_room` is for the first one only."""
         commit = self._services.commit
         while self._waiting and self._waiting[0].is_checked:
             request = self._waiting[0]
-            if not commit.has_room(len(request.bulk)):
-                commit.on_room(self._drain)
+            if not has_room and not commit.has_room(len(request.bulk)):
+                commit.on_room(len(request.bulk), self._take_room)
                 return
+            has_room = False
             self._waiting.popleft()
             self._stop_timer(request)
             produced = self._store(request.bulk, request.check, request.word)

@@ -191,18 +191,45 @@ def test_a_failed_sync_is_final_for_its_log_alone() -> None:
 
 
 def test_a_full_broker_makes_room_in_order() -> None:
-    """Beyond `max_unsynced_bytes` there is no room until a round of every dirty log; then the first asks first."""
+    """Beyond `max_unsynced_bytes` there is no room until a round of every dirty log; then the first has it first."""
     rig = Rig(logs=2, max_unsynced_bytes=100)
     rig.append(60, log=0)
     rig.append(40, log=1)
     assert not rig.commit.has_room(1)
     order: list[str] = []
-    rig.commit.on_room(lambda: order.append("first"))
-    rig.commit.on_room(lambda: order.append("second"))
+    rig.commit.on_room(1, lambda: order.append("first"))
+    rig.commit.on_room(1, lambda: order.append("second"))
     assert rig.round() == 2
     assert order == ["first", "second"]
     assert rig.commit.has_room(100)
     assert not rig.commit.has_room(101)
+
+
+def test_nobody_overtakes_who_waits_for_more_room() -> None:
+    """While a large one waits, what would fit has no room either; who gave up is in nobody's way."""
+    rig = Rig(logs=2, max_unsynced_bytes=100)
+    rig.append(60)
+    order: list[str] = []
+
+    def large() -> None:
+        order.append("large")
+        rig.append(45, log=1)
+
+    def small() -> None:
+        order.append("small")
+
+    def gone() -> None:
+        order.append("gone")
+
+    for size, take in ((100, gone), (90, large), (60, small)):
+        rig.commit.on_room(size, take)
+    assert not rig.commit.has_room(1)
+    rig.commit.off_room(gone)
+    wakes = rig.wakes
+    assert rig.round() == 1
+    assert (order, rig.wakes) == (["large"], wakes + 1)
+    assert rig.round() == 1
+    assert order == ["large", "small"]
 
 
 def test_half_full_syncs_without_waiting_for_the_second() -> None:

@@ -8,7 +8,7 @@ from tests.helpers.payloads import payload
 
 from tidelog.broker.deferred import Deferred
 from tidelog.protocol.batch import Codec, encode_batch
-from tidelog.protocol.errors import BatchTooLargeError, InvalidBatchError, OverloadedError
+from tidelog.protocol.errors import BatchTooLargeError, InvalidBatchError, OverloadedError, UnknownTopicIdError
 
 ACKNOWLEDGED = None
 
@@ -92,3 +92,52 @@ def test_more_than_may_ever_wait_is_refused_at_once() -> None:
         partition.produce(batch(bytes(5_000)), max_wait_us=SECOND)
     assert error.value.details["limit"] == 4_000
     assert core.settle() == 0
+
+
+def test_a_large_request_is_not_overtaken_by_other_partitions() -> None:
+    """Small requests of another partition that would fit wait behind a large one that came before them."""
+    core = Core(max_unsynced_bytes=4_000)
+    busy, other = core.create("orders", 2, {"durability": "received"}).partitions
+    core.send(busy, batch(bytes(2_000)))
+    core.begin_round()
+    large = core.send(other, batch(bytes(3_000)))
+    small = core.send(busy, batch(b"small"))
+    assert (large.is_pending, small.is_pending, busy.log.end_offset) == (True, True, 1)
+    core.finish_round()
+    assert [answer.result().results[0].base_offset for answer in (large, small)] == [0, 1]
+
+
+def test_partitions_that_are_short_of_room_take_turns() -> None:
+    """However much waits at one partition, each round serves what came first to the others too."""
+    core = Core(max_unsynced_bytes=4_000)
+    busy, other = core.create("orders", 2, {"durability": "received"}).partitions
+    stored: list[str] = []
+    answers = [core.send(busy, batch(bytes(3_000))) for _ in range(4)]
+    last = core.send(other, batch(bytes(3_000)))
+    for answer in answers:
+        answer.on_done(lambda _answer: stored.append("busy"))
+    last.on_done(lambda _answer: stored.append("other"))
+    core.settle()
+    assert stored == ["busy", "busy", "other", "busy", "busy"]
+
+
+def test_room_for_who_gave_up_goes_to_the_next() -> None:
+    """When the request that waited for room leaves or its topic goes, those behind it go on."""
+    core = Core(max_unsynced_bytes=4_000)
+    first, second, third = (core.create(n, 1, {"durability": "received"}).partition(0) for n in ("a", "b", "c"))
+    core.send(first, batch(bytes(3_000)))
+    core.begin_round()
+    tired = second.produce(batch(bytes(3_800)), max_wait_us=SECOND)
+    behind = second.produce(batch(b"behind"), max_wait_us=3 * SECOND)
+    assert isinstance(tired, Deferred)
+    assert isinstance(behind, Deferred)
+    deleted = core.send(first, batch(bytes(3_700)))
+    small = core.send(third, batch(b"small"))
+    core.clock.advance(SECOND)
+    for action in core.timers.expired(core.time.monotonic_us()):
+        action()
+    assert isinstance(tired.error, OverloadedError)
+    first.delete(lambda: None)
+    assert isinstance(deleted.error, UnknownTopicIdError)
+    core.finish_round()
+    assert [answer.result().results[0].base_offset for answer in (small, behind)] == [0, 0]
