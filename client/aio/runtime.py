@@ -96,26 +96,6 @@ class Bell:
         return self._event.is_set()
 
 
-class Mutex:
-    """Lets one task at a time do something that takes long."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = anyio.Lock()
-
-    async def acquire(self, until: float) -> bool:
-        """Return whether it was acquired before that moment."""
-        with _scope(until):
-            await self._lock.acquire()
-            return True
-        return False
-
-    def release(self) -> None:
-        """Let the next one go on."""
-        self._lock.release()
-
-
 class Poller:
     """Waits for one socket."""
 

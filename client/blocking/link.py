@@ -25,7 +25,7 @@ from ..core.deadline import Deadline
 from ..core.url import Server
 from . import runtime
 from .connecting import connect
-from .connection import Connection, Reply, copy_of
+from .connection import MAX_SIT_S, Connection, Reply, copy_of
 
 CONNECT_TIMEOUT_S = 10.0
 """For one attempt, greeting included; what a broker gives a connection to say Hello too."""
@@ -61,7 +61,8 @@ class Link:
         self._last_address = str(servers[0])
         self._has_connected = False
         self._closed: TidelogError | None = None
-        self._mutex = runtime.Mutex()
+        self._turn: runtime.Bell | None = None
+        """Of the one who connects."""
         self._ended = runtime.Bell()
         self._backoff = Backoff()
         self._lost_at = 0.0
@@ -89,15 +90,37 @@ class Link:
         current = self._current
         if current is not None and current.error is None:
             return current
-        if not self._mutex.acquire(deadline.at):
-            raise deadline.timed_out(f"no connection to {self.address}")
+        turn = runtime.Bell()
         try:
-            current = self._current
-            if current is not None and current.error is None:
-                return current
-            return self._connect(deadline)
+            while True:
+                current = self._current
+                if current is not None and current.error is None:
+                    return current
+                other = self._take_turn(turn)
+                if other is None:
+                    return self._connect(deadline)
+                now = runtime.now()
+                if not other.wait(min(deadline.at, now + MAX_SIT_S)) and now >= deadline.at:
+                    raise deadline.timed_out(f"no connection to {self.address}")
         finally:
-            self._mutex.release()
+            try:
+                self._end_turn(turn)
+            except BaseException:  # Ctrl-C in the middle of it
+                self._end_turn(turn)
+                raise
+
+    def _take_turn(self, turn: runtime.Bell) -> runtime.Bell | None:
+        """Become the one who connects, or return the bell that rings when the other one is through."""
+        with self._lock:
+            if self._turn is None:
+                self._turn = turn
+            return None if self._turn is turn else self._turn
+
+    def _end_turn(self, turn: runtime.Bell) -> None:
+        with self._lock:
+            if self._turn is turn:
+                self._turn = None
+            turn.set()
 
     def call(self, message: Message, deadline: Deadline, *, repeats: bool = True) -> Reply:
         """Return the reply to a request, which is sent again over a new connection when one is lost.
@@ -142,10 +165,10 @@ class Link:
         self._ended.set()
 
     def _connect(self, deadline: Deadline) -> Connection:
-        broken, self._current = self._current, None
         pause_until = 0.0
-        if broken is not None:
-            pause_until = self._take_leave(broken)
+        if self._current is not None:
+            pause_until = self._take_leave(self._current)
+            self._current = None
         while True:
             self._pause(pause_until, deadline)
             try:

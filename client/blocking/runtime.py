@@ -97,23 +97,6 @@ class Bell:
         return False
 
 
-class Mutex:
-    """Lets one thread at a time do something that takes long."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = _thread.allocate_lock()
-
-    def acquire(self, until: float) -> bool:
-        """Return whether it was acquired before that moment."""
-        return _acquire(self._lock, until)
-
-    def release(self) -> None:
-        """Let the next one go on."""
-        self._lock.release()
-
-
 def _acquire(lock: _thread.LockType, until: float) -> bool:
     while not lock.acquire(timeout=min(max(0.0, until - now()), MAX_WAIT_S)):
         if now() >= until:
@@ -127,7 +110,6 @@ class Poller:
     __slots__ = ("_poll", "_socket_fd", "_wake_fd", "_watches_write")
 
     def __init__(self, sock: socket.socket) -> None:
-        self._wake_fd = -1
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._socket_fd = sock.fileno()
         self._watches_write = False
@@ -137,8 +119,9 @@ class Poller:
 
     def __del__(self) -> None:
         # Not before nobody can call `wake` any more: the number may be another file's a moment later.
-        if self._wake_fd >= 0:
-            os.close(self._wake_fd)
+        wake_fd = getattr(self, "_wake_fd", -1)
+        if wake_fd >= 0:
+            os.close(wake_fd)
 
     def wait(self, *, write: bool, until: float) -> bool:
         """Return True once the socket is readable, or writable if asked, or `wake` was called; False at `until`."""

@@ -279,7 +279,6 @@ class _Many:
 def _receipt(topic: TopicEntry, delivery: Delivery) -> Receipt:
     result, parcel = delivery.result, delivery.parcel
     assert result is not None
-    assert parcel is not None
     return Receipt(
         topic.shown,
         parcel.partition,

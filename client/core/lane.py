@@ -121,7 +121,7 @@ class Lane:
 
     def next_parcel(self, now: float) -> Parcel | None:
         """Return the parcel to send now, if any, dropping new ones that nobody waits for."""
-        while self.unsent and not self.unsent[0].sends and not self.unsent[0].still_wanted():
+        while self.unsent and self.unsent[0].encoded is None and not self.unsent[0].still_wanted():
             self.unsent.popleft()
         if not self.unsent or self.state is LaneState.HELD or now < self.not_before:
             return None

@@ -62,13 +62,12 @@ class Outbox:
     def withdraw(self, delivery: Delivery) -> bool:
         """Its caller does not wait any more. Return whether it is certain that it was not stored."""
         parcel = delivery.parcel
-        if delivery.done or parcel is None:
+        if delivery.done:
             return False
-        if parcel.sends == 0 and isinstance(parcel, JoinedParcel):
-            parcel.leave(delivery)
-            return True
         delivery.is_abandoned = True
-        return parcel.sends == 0
+        if parcel.encoded is None and isinstance(parcel, JoinedParcel):
+            parcel.leave(delivery)
+        return parcel.encoded is None
 
     def next_send(self, now: float) -> Send | None:
         """Return the next request to send; it counts as sent from here on."""

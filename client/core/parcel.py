@@ -37,12 +37,13 @@ class Identity(NamedTuple):
 class Delivery(Waiter):
     """One caller's share of a parcel: all of it, or the one record at `index`."""
 
-    __slots__ = ("durability", "error", "index", "is_abandoned", "parcel", "result")
+    __slots__ = ("durability", "error", "index", "is_abandoned", "parcel", "record", "result")
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self, parcel: Parcel, record: Record | None = None) -> None:
         super().__init__()
-        self.index = index
-        self.parcel: Parcel | None = None
+        self.parcel = parcel
+        self.record = record
+        self.index = 0
         self.result: BatchResult | None = None
         self.error: TidelogError | None = None
         self.durability = 0
@@ -52,7 +53,7 @@ class Delivery(Waiter):
     @property
     def is_sent(self) -> bool:
         """Whether the broker may have it: from here on only an answer tells whether it is stored."""
-        return self.parcel is not None and self.parcel.sends > 0
+        return self.parcel.encoded is not None
 
 
 class Group:
@@ -110,7 +111,7 @@ class Parcel:
     def still_wanted(self) -> bool:
         """Return whether a caller waits for it. One that follows a refused parcel of its own call is refused here, if
         it is not on the wire: what became of those that are, only an answer tells."""
-        if self.group is not None and self.group.error is not None and not self.sends:
+        if self.group is not None and self.group.error is not None and self.encoded is None:
             self.refused(self.group.error, stored=False)
             self.deliveries.clear()
         return not all(delivery.is_abandoned for delivery in self.deliveries)
@@ -152,62 +153,59 @@ class Parcel:
 
 
 class JoinedParcel(Parcel):
-    """Records of several single calls. It takes more until it is sent."""
+    """Records of several single calls. It takes more until it is encoded.
 
-    __slots__ = ("_all_headers", "_all_keys", "_all_times", "_all_values", "has_own_times")
+    Records stay with their deliveries and become columns only then, so that joining and leaving are one step each,
+    which nothing can interrupt halfway.
+    """
+
+    __slots__ = ("has_own_times",)
 
     def __init__(self, partition: int, first: Record, durability: int, deadline: float) -> None:
         super().__init__(partition, first.priority, durability, first.timestamp_us, deadline)
         self.has_own_times = first.has_own_time
-        self._all_values: list[bytes | None] = []
-        self._all_keys: list[bytes | None] = []
-        self._all_headers: list[list[Pair]] = []
-        self._all_times: list[int] = []
 
     def has_room(self, record: Record, durability: int) -> bool:
         """Whether a record may join."""
         return (
-            self.sends == 0
+            self.encoded is None
             and self.priority == record.priority
             and self.durability == durability
             and self.has_own_times == record.has_own_time
             and self.size + record.size <= TARGET_BYTES
-            and len(self._all_values) < MAX_JOINED
+            and len(self.deliveries) < MAX_JOINED
         )
 
     def join(self, record: Record, deadline: float) -> Delivery:
         """Add a record and return what its caller waits for."""
-        delivery = Delivery(len(self.deliveries))
-        delivery.parcel = self
-        self.deliveries.append(delivery)
-        self._all_values.append(record.value)
-        self._all_keys.append(record.key)
-        self._all_headers.append(record.pairs)
-        self._all_times.append(record.timestamp_us)
-        self.size = self.size + record.size + RECORD_OVERHEAD_BYTES
+        delivery = Delivery(self, record)
+        self.size += record.size + RECORD_OVERHEAD_BYTES
         self.deadline = max(self.deadline, deadline)
+        self.deliveries.append(delivery)
         return delivery
+
+    def leave(self, delivery: Delivery) -> None:
+        """Take out a record of a batch that is not encoded."""
+        self.deliveries.remove(delivery)
 
     def make_new(self) -> None:
         """The broker does not have it: it is numbered again, without what nobody waits for any more."""
         super().make_new()
-        for delivery in [delivery for delivery in self.deliveries if delivery.is_abandoned]:
-            self.leave(delivery)
-
-    def leave(self, delivery: Delivery) -> None:
-        """Take out a record that is not sent yet; the records behind it move up."""
-        at = delivery.index
-        self.size -= len(self._all_values[at] or b"") + RECORD_OVERHEAD_BYTES
-        del self.deliveries[at], self._all_values[at], self._all_keys[at], self._all_headers[at], self._all_times[at]
-        for later in self.deliveries[at:]:
-            later.index -= 1
+        self.deliveries = [delivery for delivery in self.deliveries if not delivery.is_abandoned]
 
     def encode(self, identity: Identity, sequence: int) -> bytearray:
         """Return the batch under a sequence number, and keep it for repeats."""
-        self.values = self._all_values
-        self.keys = self._all_keys if self._all_keys.count(None) < len(self._all_keys) else None
-        self.headers = self._all_headers if any(self._all_headers) else None
-        self.timestamps_us = self._all_times if self.has_own_times else None
+        records: list[Record] = []
+        for index, delivery in enumerate(self.deliveries):
+            assert delivery.record is not None
+            delivery.index = index
+            records.append(delivery.record)
+        self.values = [record.value for record in records]
+        keys = [record.key for record in records]
+        self.keys = keys if keys.count(None) < len(keys) else None
+        headers = [record.pairs for record in records]
+        self.headers = headers if any(headers) else None
+        self.timestamps_us = [record.timestamp_us for record in records] if self.has_own_times else None
         return super().encode(identity, sequence)
 
 
@@ -216,7 +214,5 @@ def parcel_of(chunk: Chunk, durability: int, timestamp_us: int, deadline: float,
     parcel = Parcel(chunk.partition, chunk.priority, durability, timestamp_us, deadline)
     parcel.values, parcel.keys, parcel.headers = chunk.values, chunk.keys, chunk.headers
     parcel.timestamps_us, parcel.group = chunk.timestamps_us, group
-    delivery = Delivery()
-    delivery.parcel = parcel
-    parcel.deliveries.append(delivery)
+    parcel.deliveries.append(Delivery(parcel))
     return parcel

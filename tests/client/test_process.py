@@ -176,6 +176,7 @@ with FakeBroker() as broker, Client(broker.url) as client:
         try:
             armed[0] = True
             acknowledged.append((sent, client.produce("t", b"%d" % sent, timeout=10).offset))
+            armed[0] = False
         except KeyboardInterrupt:
             interrupted += 1
     signal.setitimer(signal.ITIMER_REAL, 0)
