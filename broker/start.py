@@ -8,7 +8,7 @@ from ..protocol.errors import TidelogError
 from ..protocol.topic_name import short_name
 from .administration import Registry
 from .message_log import MessageLog
-from .meta import MetaLog, PartitionsMade, TopicRecord, TopicRemoved
+from .meta import DamageRemoved, MetaLog, PartitionsMade, TopicRecord, TopicRemoved
 from .opening import PARTITIONS_FOLDER, Wanted, open_partitions, remove_partitions, stray_folders
 from .partition import Partition
 from .services import Services
@@ -49,6 +49,7 @@ def start_topics(services: Services, meta: MetaLog, registry: Registry, defaults
         results = [next(opened) for _ in range(record.partitions)]
         _publish(record, results, registry, defaults)
         _note(record, results, services, report)
+        _forget_removed(results, meta)
         if record.made < record.partitions and all(isinstance(result, MessageLog) for result in results):
             meta.record(PartitionsMade(record.id, record.partitions))
     report.duration_us = services.time.monotonic_us() - began_us
@@ -79,6 +80,15 @@ def _publish(
         for index, result in enumerate(results)
     ]
     registry.publish(Topic(record, settings, slots))
+
+
+def _forget_removed(results: list[MessageLog | TidelogError], meta: MetaLog) -> None:
+    """Record what retention has removed of the damage that is recorded."""
+    for result in results:
+        if isinstance(result, MessageLog):
+            log = result.log
+            if any(found.end <= log.start_offset for found in meta.state.quarantined.get(log.log_id, [])):
+                meta.record(DamageRemoved(log.log_id, log.start_offset))
 
 
 def _note(

@@ -1,6 +1,7 @@
 """What the broker knows beyond any one partition: topics, producer identities, its epoch, damaged ranges."""
 
 from .facts import (
+    DamageRemoved,
     EpochRaised,
     Fact,
     PartitionsMade,
@@ -19,6 +20,7 @@ from .state import MetaState, NamedProducer, Quarantine, TopicRecord
 __all__ = [
     "META_FOLDER",
     "META_LOG_ID",
+    "DamageRemoved",
     "EpochRaised",
     "Fact",
     "MetaLog",

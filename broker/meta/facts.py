@@ -99,6 +99,14 @@ class RangeQuarantined(Fact):
     epoch: int
 
 
+class DamageRemoved(Fact):
+    """Nothing below `before` is left of a log: what was found damaged there is gone."""
+
+    KIND = 10
+    log_id: int
+    before: int
+
+
 FACTS: dict[int, type[Fact]] = {kind.KIND: kind for kind in Fact.__subclasses__()}
 """Every kind of fact by its number; a number is never used twice."""
 

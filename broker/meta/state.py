@@ -15,6 +15,7 @@ import msgspec
 from ...protocol.topic_settings import SettingValue
 from ..producer_id import NAMED_PRODUCER
 from .facts import (
+    DamageRemoved,
     EpochRaised,
     Fact,
     PartitionsMade,
@@ -200,8 +201,19 @@ def _producer_named(state: MetaState, fact: ProducerNamed) -> None:
 def _range_quarantined(state: MetaState, fact: RangeQuarantined) -> None:
     ranges = state.quarantined.setdefault(fact.log_id, [])
     found = Quarantine(fact.start, fact.end, fact.epoch)
-    if found not in ranges:
-        ranges.append(found)
+    if not any(_says_all_of(old, found) for old in ranges):
+        ranges[:] = [*(old for old in ranges if not _says_all_of(found, old)), found]
+
+
+def _says_all_of(one: Quarantine, other: Quarantine) -> bool:
+    """Whether a range makes another needless: what is said in a later epoch holds for at least as many offsets."""
+    return one.start <= other.start and other.end <= one.end and one.epoch >= other.epoch
+
+
+def _damage_removed(state: MetaState, fact: DamageRemoved) -> None:
+    left = [found for found in state.quarantined.pop(fact.log_id, []) if found.end > fact.before]
+    if left:
+        state.quarantined[fact.log_id] = left
 
 
 _APPLY = cast(
@@ -216,5 +228,6 @@ _APPLY = cast(
         ProducerIdsReserved: _producer_ids_reserved,
         ProducerNamed: _producer_named,
         RangeQuarantined: _range_quarantined,
+        DamageRemoved: _damage_removed,
     },
 )

@@ -46,6 +46,8 @@ class Damage:
 
     def add(self, start: int, end: int, *, known: bool = False) -> None:
         """Add a range, merged with what it touches; it counts as news unless it was `known` or is covered."""
+        if known:  # then it is no news either that recovery found it again
+            self._new = [r for r in self._new if not (start <= r.start and r.end <= end)]
         if start >= end or any(r.start <= start and end <= r.end for r in self._ranges):
             return
         if not known:
@@ -70,6 +72,7 @@ class Damage:
     def forget_before(self, offset: int) -> None:
         """Drop the ranges that retention has removed."""
         self._ranges = [r for r in self._ranges if r.end > offset]
+        self._new = [r for r in self._new if r.end > offset]
 
     def take_new(self) -> list[DamagedRange]:
         """Return what was found since the last call, for whoever records it."""

@@ -127,6 +127,41 @@ def test_a_log_that_keeps_its_damage_keeps_it_quarantined() -> None:
     assert core.read(orders(core), 2) == [b"c"]
 
 
+def test_damage_is_recorded_once_however_often_it_is_found() -> None:
+    """Starts that find the same damage record nothing more, and what retention has removed is forgotten."""
+    core, partition = start(PowerLossFiles(), segment_bytes=65_536)
+    log_id = partition.log.log_id
+    core.produce(partition, batch(b"a"))
+    core.produce(partition, batch(b"b" * 100))
+    core.produce(partition, batch(b"c"))
+    (piece,) = partition.get(1)
+    disk = model(core).kill()
+    broken = disk.open(f"{LOG}{0:020d}.log")
+    broken.write_at(piece.position, b"\xff" * 64)
+    broken.sync()
+    recorded: list[int] = []
+    for _ in range(4):
+        core = core.next_process(disk)
+        core.settle()
+        recorded.append(len(core.topics._meta.state.quarantined[log_id]))  # pyright: ignore[reportPrivateUsage]
+        assert orders(core).info("node", details=True).damaged == [(1, 2)]
+        disk = model(core).kill()
+    assert recorded == [1, 1, 1, 1]
+    assert core.events == []
+    core = core.next_process(disk)
+    partition = orders(core)
+    core.wait(core.topics.alter("default/orders", settings={"retention_bytes": 0}))
+    for n in range(6):
+        core.produce(partition, batch(bytes([n]) * 30_000))
+    core.advance(2 * SECOND)
+    for _ in range(2):
+        core.topics.expire()
+        core.advance(2 * SECOND)
+    assert partition.start_offset > 2
+    core = core.after_kill()
+    assert core.topics._meta.state.quarantined == {}  # pyright: ignore[reportPrivateUsage]
+
+
 # -- identities ------------------------------------------------------------------------------------------------------
 
 

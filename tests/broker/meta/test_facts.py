@@ -6,6 +6,7 @@ import pytest
 
 from tidelog.broker.meta.facts import (
     FACTS,
+    DamageRemoved,
     EpochRaised,
     Fact,
     PartitionsMade,
@@ -34,6 +35,7 @@ EXAMPLES: list[tuple[Fact, str]] = [
     (ProducerIdsReserved(8192), "070191cd2000"),
     (ProducerNamed("ingest", 1 << 62 | 1, 4), "080193a6696e67657374cf400000000000000104"),
     (RangeQuarantined(3 << 32 | 1, 10, 20, 7), "090194cf00000003000000010a1407"),
+    (DamageRemoved(3 << 32 | 1, 20), "0a0192cf000000030000000114"),
 ]
 
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.broker.meta.facts import (
+    DamageRemoved,
     EpochRaised,
     Fact,
     PartitionsMade,
@@ -78,6 +79,27 @@ def test_quarantines_go_with_their_topic() -> None:
     assert state.quarantined == {}
 
 
+def test_a_quarantine_is_kept_once_however_often_it_is_said() -> None:
+    """A range that a later or equal one covers is dropped; an earlier epoch's word is worth less and covers nothing."""
+    log_id = 1 << 32 | 1
+    state = folded(*[RangeQuarantined(log_id, 5, 9, epoch) for epoch in (4, 5, 6)], RangeQuarantined(log_id, 6, 8, 5))
+    assert state.quarantined == {log_id: [Quarantine(5, 9, 6)]}
+    apply(state, RangeQuarantined(log_id, 4, 10, 5))
+    assert state.quarantined == {log_id: [Quarantine(5, 9, 6), Quarantine(4, 10, 5)]}
+    apply(state, RangeQuarantined(log_id, 0, 20, 7))
+    assert state.quarantined == {log_id: [Quarantine(0, 20, 7)]}
+
+
+def test_damage_goes_with_the_records() -> None:
+    """What retention removed is forgotten, a range that reaches beyond it is not."""
+    log_id = 1 << 32 | 1
+    state = folded(RangeQuarantined(log_id, 5, 9, 4), RangeQuarantined(log_id, 12, 15, 4), DamageRemoved(log_id, 14))
+    assert state.quarantined == {log_id: [Quarantine(12, 15, 4)]}
+    apply(state, DamageRemoved(log_id, 15))
+    apply(state, DamageRemoved(log_id, 15))
+    assert state.quarantined == {}
+
+
 def session_of(name: int, epoch: int) -> ProducerNamed:
     return ProducerNamed("abc"[name], NAMED_PRODUCER | name, epoch)
 
@@ -88,6 +110,7 @@ FACTS = st.lists(
         st.builds(ProducerIdsReserved, st.integers(1, 1 << 40)),
         st.builds(session_of, st.integers(0, 2), st.integers(0, 5)),
         st.builds(RangeQuarantined, st.just(5 << 32 | 1), st.integers(0, 5), st.integers(6, 9), st.integers(1, 3)),
+        st.builds(DamageRemoved, st.just(5 << 32 | 1), st.integers(0, 9)),
         st.sampled_from(["create", "alter", "delete", "remove", "made"]),
     ),
     max_size=30,

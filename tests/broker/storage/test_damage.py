@@ -40,6 +40,17 @@ def test_news_is_told_once() -> None:
     assert damage.take_new() == []
 
 
+def test_what_turns_out_to_be_known_or_gone_is_no_news() -> None:
+    """A range that recovery found again before it was said to be known is not told, nor one that was removed."""
+    damage = Damage()
+    for start, end in ((10, 20), (30, 40), (50, 60)):
+        damage.add(start, end)
+    damage.add(30, 40, known=True)
+    damage.add(49, 55, known=True)
+    damage.forget_before(20)
+    assert damage.take_new() == [DamagedRange(50, 60)]
+
+
 def test_what_retention_removed_is_forgotten() -> None:
     """A range that reaches past the start stays."""
     damage = Damage()
