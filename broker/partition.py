@@ -240,6 +240,7 @@ class Partition:
         self._is_fence_reported = False
         self._fetcher.log = message_log.log
         self._services.commit.add(message_log.log, self._progressed)
+        self._services.upkeep.touch(message_log.log)
         self._seen_visible = 0
         self._record_damage()
         self._notice_visible()
@@ -247,6 +248,7 @@ class Partition:
     def keep(self) -> None:
         """Go on with the log that was released, because it could not be opened anew: reads only."""
         self._services.commit.add(self.log, self._progressed)
+        self._services.upkeep.touch(self.log)
 
     def release(self, error: TidelogError, released: Callable[[], None]) -> None:
         """Let no thread work on the log any more, then call `released`; whoever waits for a sync gets `error`."""

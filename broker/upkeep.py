@@ -1,7 +1,8 @@
 """When logs get their upkeep: space ahead of the writer, next segments, stored indexes, snapshots, marks.
 
-A log is looked after a second after something happened to it, all such logs in one go; a busy one at once, each time
-it has taken `URGENT_BYTES` more. An idle broker does nothing here. The work itself runs in a worker.
+A log is looked after a second after something happened to it, all such logs in one go, and again until nothing is left
+to do; a busy one at once, each time it has taken `URGENT_BYTES` more. An idle broker does nothing here. The work itself
+runs in a worker.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .clock import BrokerTime
+from .errors import TidelogError
 from .offload import Offload
 from .storage.log import Log
 from .storage.upkeep import UpkeepTask
@@ -68,10 +70,9 @@ class Upkeep:
         self._start([log for log in touched if log not in self._running])
 
     def _start(self, logs: list[Log]) -> None:
-        now_us = self._time.now_us()
         tasks: list[tuple[Log, UpkeepTask]] = []
         for log in logs:
-            task = log.begin_upkeep(now_us)
+            task = self._begin(log)
             if task is not None:
                 tasks.append((log, task))
             if log.needs_sync:
@@ -85,6 +86,17 @@ class Upkeep:
                 task.run()
 
         self._offload(work, lambda: self._finish(tasks))
+
+    def _begin(self, log: Log) -> UpkeepTask | None:
+        try:
+            task = log.begin_upkeep(self._time.now_us(), self._time.monotonic_us())
+        except (OSError, TidelogError):  # tried again; the other logs must not wait for this one
+            self.failed_steps += 1
+            self.touch(log)
+            return None
+        if task is None and log.upkeep_waits:
+            self.touch(log)
+        return task
 
     def _finish(self, tasks: list[tuple[Log, UpkeepTask]]) -> None:
         for log, task in tasks:

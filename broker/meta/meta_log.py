@@ -106,6 +106,7 @@ class MetaLog:
         meta = cls(services, log, fold)
         meta._begin()
         services.commit.add(log, lambda: services.upkeep.touch(log))
+        services.upkeep.touch(log)
         return meta
 
     def _begin(self) -> None:

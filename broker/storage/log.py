@@ -201,13 +201,18 @@ class Log(ReadableLog):
                 self._upkeep.unstored.append(roll.old)
             self._snapshots.is_due = True
 
-    def begin_upkeep(self, now_us: int) -> UpkeepTask | None:
-        """Return what should be done beside the appends now; see `upkeep`."""
+    def begin_upkeep(self, now_us: int, monotonic_us: int) -> UpkeepTask | None:
+        """Return what should be done beside the appends now; see `upkeep`. Ages go by `now_us`, intervals do not."""
         if self._fence is not None:
-            return None
+            return self._upkeep.begin_fenced(monotonic_us)
         if not self._writer.rolls:
             self._writer.roll_if_aged(now_us, self._epoch)
-        return self._upkeep.begin(now_us, self._synced_offset)
+        return self._upkeep.begin(now_us, monotonic_us, self._synced_offset)
+
+    @property
+    def upkeep_waits(self) -> bool:
+        """Whether `begin_upkeep` is to be asked again although nothing happens: it was too early for something."""
+        return self._state.mark.is_dirty or (self._fence is None and self._upkeep.waits)
 
     def finish_upkeep(self, task: UpkeepTask) -> None:
         """Take upkeep work back; what failed is tried again."""

@@ -50,23 +50,31 @@ class SnapshotSchedule:
         """Whether the log has a state that segments must not be removed before."""
         return self._fold is not None
 
-    def begin(self, now_us: int, synced_offset: int) -> Callable[[], None] | None:
+    @property
+    def waits(self) -> bool:
+        """Whether one is due but for the time since the last."""
+        return self._taken is None and self._is_due_by_bytes
+
+    def begin(self, monotonic_us: int, synced_offset: int) -> Callable[[], None] | None:
         """Return the write that is to be done now, if any."""
-        if self._taken is None and self._is_due(now_us):
-            self._last_us = now_us
+        if self._taken is None and self._is_due(monotonic_us):
+            self._last_us = monotonic_us
             self.take()
         if self._taken is None or self._taken.offset > synced_offset:
             return None
         return self._write
 
-    def _is_due(self, now_us: int) -> bool:
+    def _is_due(self, monotonic_us: int) -> bool:
         if self.is_wanted:
             return True
-        settings = self._segments.settings
+        interval_us = self._segments.settings.snapshot_min_interval_us
+        is_early = self._last_us is not None and monotonic_us - self._last_us < interval_us
+        return not is_early and self._is_due_by_bytes
+
+    @property
+    def _is_due_by_bytes(self) -> bool:
         appended = self._writer.appended_bytes - self._appended_bytes
-        if not self.is_due and appended < settings.snapshot_interval_bytes:
-            return False
-        if self._last_us is not None and now_us - self._last_us < settings.snapshot_min_interval_us:
+        if not self.is_due and appended < self._segments.settings.snapshot_interval_bytes:
             return False
         return appended >= _APPENDED_PER_SNAPSHOT_BYTE * self._size
 

@@ -41,7 +41,7 @@ class Mark:
 class SyncedMark:
     """The file `synced` of one log."""
 
-    __slots__ = ("_counter", "_file", "_files", "_path", "bad_slots", "is_broken", "is_dirty", "value")
+    __slots__ = ("_counter", "_file", "_files", "_is_unsynced", "_path", "bad_slots", "is_broken", "value")
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
@@ -50,7 +50,7 @@ class SyncedMark:
         self._counter = 0
         self.value: Mark | None = None
         self.bad_slots = 0
-        self.is_dirty = False
+        self._is_unsynced = False
         self.is_broken = False
 
     def __repr__(self) -> str:
@@ -86,7 +86,12 @@ class SyncedMark:
         slot = fields + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
         self._file.write_at(_SLOTS[self._counter % len(_SLOTS)], slot)
         self.value = mark
-        self.is_dirty = True
+        self._is_unsynced = True
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether a sync would make something durable."""
+        return self._is_unsynced and not self.is_broken
 
     @property
     def file(self) -> File | None:
@@ -94,10 +99,15 @@ class SyncedMark:
         return self._file
 
     def sync(self) -> None:
-        """Make what was written durable."""
-        if self._file is not None:
-            self.is_dirty = False
+        """Make what was written durable; after a failure nothing syncs or writes it again."""
+        if self._file is None or self.is_broken:
+            return
+        self._is_unsynced = False
+        try:
             self._file.sync()
+        except OSError:
+            self.is_broken = True
+            raise
 
     def close(self) -> None:
         """Close the file."""

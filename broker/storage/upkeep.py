@@ -1,17 +1,20 @@
 """What a log needs done beside its appends, none of it in anybody's way: a failed step is tried again later.
 
+    discard      prepared segments that are of no use: of another size than segments have now, or one too many
     prepare      the next segment, once the active one is more than half full
     reserve      disk space ahead of the writer, in steps of 1 MiB doubling to 16
     store        the index of a sealed segment
     snapshot     when due, once the log is synced up to it
     mark         sync the file `synced`, at most once a second
 
-A task is taken on the event loop, run in a thread, and handed back on the loop.
+A task is taken on the event loop, run in a thread, and handed back on the loop. Intervals are of a clock that never
+steps; the wall clock, which may stand still, only says how old a segment is.
 """
 
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from .files import File, Files
 from .layout import index_paths
@@ -57,8 +60,9 @@ class Upkeep:
         self._writer = writer
         self._mark = mark
         self._snapshots = snapshots
-        self._mark_synced_us = 0
+        self._mark_synced_us: int | None = None
         self._task: UpkeepTask | None = None
+        self._useless: list[File] = []
         self.unstored: list[Segment] = []
 
     def __repr__(self) -> str:
@@ -68,17 +72,24 @@ class Upkeep:
     def _files(self) -> Files:
         return self._segments.files
 
-    def begin(self, now_us: int, synced_offset: int) -> UpkeepTask | None:
+    @property
+    def waits(self) -> bool:
+        """Whether something is to be done that it was too early for."""
+        return self._mark.is_dirty or self._snapshots.waits
+
+    def begin(self, now_us: int, monotonic_us: int, synced_offset: int) -> UpkeepTask | None:
         """Return what is to be done now; None when nothing is, or when a task is still out."""
         if self._task is not None:
             return None
-        steps = [*self._prepare(now_us), *self._reserve(), *self._store(), *self._snapshot(now_us, synced_offset)]
-        if self._mark.is_dirty and now_us - self._mark_synced_us >= SECOND_US:
-            self._mark_synced_us = now_us
-            steps.append(self._sync_mark())
-        if not steps:
-            return None
-        self._task = UpkeepTask(steps)
+        steps = [*self._discard(), *self._prepare(now_us), *self._reserve(), *self._store()]
+        return self._begin([*steps, *self._snapshot(monotonic_us, synced_offset), *self._sync_mark(monotonic_us)])
+
+    def begin_fenced(self, monotonic_us: int) -> UpkeepTask | None:
+        """As `begin` for a fenced log: only the mark, which still says what was proven before, is made durable."""
+        return None if self._task is not None else self._begin(self._sync_mark(monotonic_us))
+
+    def _begin(self, steps: list[_Step]) -> UpkeepTask | None:
+        self._task = UpkeepTask(steps) if steps else None
         return self._task
 
     def finish(self, task: UpkeepTask) -> None:
@@ -96,12 +107,28 @@ class Upkeep:
         steps: list[Callable[[], None]] = [self._snapshots.write_now, *(step.run for step in self._store())]
         if self._mark.is_dirty:
             steps.append(self._mark.sync)
-        prepared = self._writer.prepared
-        if prepared is not None:
-            steps.append(lambda: self._files.unlink(prepared.path))
+        prepared = [] if self._writer.prepared is None else [self._writer.prepared]
+        steps += [partial(self._files.unlink, file.path) for file in (*prepared, *self._useless)]
         for step in steps:
             with suppress(OSError):
                 step()
+
+    def _discard(self) -> list[_Step]:
+        misfit = self._writer.take_misfit()
+        if misfit is not None:
+            self._useless.append(misfit)
+        return [self._discard_file(file) for file in self._useless]
+
+    def _discard_file(self, file: File) -> _Step:
+        def run() -> None:
+            file.close()
+            self._files.unlink(file.path)
+
+        def done(worked: bool) -> None:
+            if worked:
+                self._useless.remove(file)
+
+        return _Step(f"discard {file.path}", run, done)
 
     def _prepare(self, now_us: int) -> list[_Step]:
         active = self._segments.active
@@ -112,7 +139,8 @@ class Upkeep:
         made: list[File] = []
 
         def done(worked: bool) -> None:
-            if worked and self._writer.prepared is None:
+            if worked:
+                assert self._writer.prepared is None, "a writer that cannot wait makes a file and uses it at once"
                 self._writer.prepared = made[0]
 
         return [_Step("prepare", lambda: made.append(prepare_file(self._files, path, size)), done)]
@@ -153,14 +181,14 @@ class Upkeep:
 
         return _Step(f"store {segment.base_offset}", run, done)
 
-    def _snapshot(self, now_us: int, synced_offset: int) -> list[_Step]:
-        write = self._snapshots.begin(now_us, synced_offset)
+    def _snapshot(self, monotonic_us: int, synced_offset: int) -> list[_Step]:
+        write = self._snapshots.begin(monotonic_us, synced_offset)
         return [] if write is None else [_Step("snapshot", write, self._snapshots.finish)]
 
-    def _sync_mark(self) -> _Step:
-        def done(worked: bool) -> None:
-            if not worked:
-                # Nothing syncs that descriptor again; the next recovery reads a little more.
-                self._mark.is_broken = True
-
-        return _Step("mark", self._mark.sync, done)
+    def _sync_mark(self, monotonic_us: int) -> list[_Step]:
+        last_us = self._mark_synced_us
+        if not self._mark.is_dirty or (last_us is not None and monotonic_us - last_us < SECOND_US):
+            return []
+        self._mark_synced_us = monotonic_us
+        # If it fails, the mark is given up: the next recovery reads a little more.
+        return [_Step("mark", self._mark.sync, lambda _worked: None)]

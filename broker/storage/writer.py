@@ -168,7 +168,8 @@ class Writer:
     def roll_if_aged(self, now_us: int, epoch: int) -> None:
         """Go on in the prepared segment although nothing is appended, so that an idle log ages out."""
         segment = self._segments.active
-        if self.prepared is not None and segment.end_offset > segment.base_offset and self.is_aged(now_us):
+        # Only where nothing has to be made for it: this runs on the loop.
+        if self._is_prepared and segment.end_offset > segment.base_offset and self.is_aged(now_us):
             self._roll_to(segment, self._stage_next([], segment.end_offset, epoch, now_us))
 
     def _roll_to(self, old: Segment, new: Segment) -> Segment:
@@ -185,12 +186,11 @@ class Writer:
     def _stage_next(self, staged: list[Segment], base_offset: int, epoch: int, now_us: int) -> Segment:
         """Return a new segment that takes effect with `_roll_to`."""
         size = self._segments.settings.segment_bytes
+        misfit = self.take_misfit()
+        if misfit is not None:
+            misfit.close()
+            self._segments.files.unlink(misfit.path)
         file, self.prepared = self.prepared, None
-        if file is not None and file.size() != size:
-            # Prepared before the segment size was changed: a batch that is allowed now might not fit into it.
-            file.close()
-            self._segments.files.unlink(file.path)
-            file = None
         if file is None:
             file = prepare_file(self._segments.files, self.new_path(), size)
         seed = new_seed(self._log_id, base_offset, epoch, now_us, self._number)
@@ -199,6 +199,17 @@ class Writer:
         segment.reserved, segment.reserve_step = min(FIRST_RESERVATION, size), 2 * FIRST_RESERVATION
         staged.append(segment)
         return segment
+
+    @property
+    def _is_prepared(self) -> bool:
+        return self.prepared is not None and self.prepared.size() == self._segments.settings.segment_bytes
+
+    def take_misfit(self) -> File | None:
+        """Return the prepared file if the segment size was changed since: a batch allowed now might not fit into it."""
+        if self.prepared is None or self._is_prepared:
+            return None
+        misfit, self.prepared = self.prepared, None
+        return misfit
 
     def new_path(self) -> str:
         """Return a path for the next prepared file, never one that was given out before."""

@@ -57,7 +57,7 @@ def sync(log: Log) -> None:
 
 def upkeep(log: Log, now_us: int = 1) -> list[str]:
     """Run the upkeep that is due; returns the names of its steps."""
-    task = log.begin_upkeep(now_us)
+    task = log.begin_upkeep(now_us, now_us)
     if task is None:
         return []
     task.run()

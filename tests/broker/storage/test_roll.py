@@ -213,7 +213,7 @@ def test_the_next_segment_is_prepared_when_half_is_used() -> None:
     files = MemoryFiles()
     log = open_log(files, LogSettings(segment_bytes=16384))
     append(log, b"x" * 2000)
-    assert upkeep(log, 1) == ["reserve"]
+    assert upkeep(log, 1) == ["reserve", "mark"]
     append(log, b"x" * 3000)
     assert "prepare" in upkeep(log, 1)
     assert files.read(f"{FOLDER}/0001.next") == bytes(16384)
@@ -276,3 +276,42 @@ def test_a_header_page_says_what_the_segment_is() -> None:
     assert (header.log_id, header.base_offset, header.max_unsynced_bytes) == (LOG_ID, 6, SMALL.max_unsynced_bytes)
     first = decode_segment_header(files.read(f"{FOLDER}/00000000000000000000.log")[:SEGMENT_HEADER_BYTES])
     assert first.seed != header.seed
+
+
+def test_a_prepared_segment_of_another_size_is_made_anew_off_the_loop() -> None:
+    """After the segment size was changed nothing is made or removed where an append or a deadline is handled."""
+    inner = MemoryFiles()
+    files = FaultyFiles(inner)
+    log = open_log(files, LogSettings(segment_bytes=8192, segment_age_us=DAY_US))
+    append(log, b"x" * 3000, now_us=1)
+    sync(log)
+    assert "prepare" in upkeep(log, 1)
+    log.change_settings(LogSettings(segment_bytes=16384, segment_age_us=DAY_US))
+    before = files.calls["create"], files.calls["unlink"]
+    task = log.begin_upkeep(2 * DAY_US, 2 * DAY_US)
+    assert task is not None
+    assert (files.calls["create"], files.calls["unlink"]) == before
+    task.run()
+    log.finish_upkeep(task)
+    assert [len(data or b"") for path, data in contents(inner).items() if path.endswith(".next")] == [16384]
+    upkeep(log, 2 * DAY_US)
+    sync(log)
+    assert log.segment_count == 2
+
+
+def test_a_prepared_segment_that_came_too_late_is_the_next() -> None:
+    """When the writer could not wait and made its own, the other file is not left lying about."""
+    files = MemoryFiles()
+    log = open_log(files)
+    append(log, b"x" * 3500)
+    task = log.begin_upkeep(1, 1)
+    assert task is not None
+    task.run()
+    append(log, b"x" * 3500)
+    append(log, b"x" * 3500)
+    sync(log)
+    log.finish_upkeep(task)
+    for _ in range(3):
+        upkeep(log, 1)
+        upkeep(log, SECOND_US)
+    assert len([path for path in contents(files) if path.endswith(".next")]) == 1

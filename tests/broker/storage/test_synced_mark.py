@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
+from tests.helpers.faulty_files import FaultyFiles
+
 from tidelog.broker.storage.files import MemoryFiles
+from tidelog.broker.storage.settings import SECOND_US
 from tidelog.broker.storage.synced_mark import Mark, SyncedMark
+
+from .driver import append, open_log, sync, upkeep
 
 FIRST, SECOND, THIRD = Mark(0, 77, 5, 4300), Mark(0, 77, 9, 4700), Mark(9, 78, 9, 4096)
 
@@ -60,3 +67,32 @@ def test_a_broken_mark_is_left_alone() -> None:
     mark.is_broken = True
     mark.write(SECOND)
     assert SyncedMark(files, "log").read() == FIRST
+
+
+def test_a_failed_sync_of_the_mark_is_not_tried_again() -> None:
+    """Not by upkeep and not by a clean stop: the descriptor would report success and prove nothing."""
+    files = FaultyFiles(MemoryFiles())
+    log = open_log(files)
+    append(log, b"a")
+    sync(log)
+    fault = files.fail("sync", errno.EIO, path="*/synced")
+    assert "mark" in upkeep(log, SECOND_US)
+    assert fault.fired == 1
+    append(log, b"b")
+    sync(log)
+    assert upkeep(log, 9 * SECOND_US) == []
+    assert not log.upkeep_waits
+    log.close()
+    assert (fault.seen, log.fenced) == (1, False)
+    assert open_log(files.inner, epoch=2).end_offset == 2
+
+
+def test_a_clean_stop_survives_a_failed_sync_of_the_mark() -> None:
+    """The failure is met at the stop itself."""
+    files = FaultyFiles(MemoryFiles())
+    log = open_log(files)
+    append(log, b"a")
+    fault = files.fail("sync", errno.EIO, path="*/synced")
+    log.close()
+    assert fault.fired == 1
+    assert open_log(files.inner, epoch=2).end_offset == 1
