@@ -6,7 +6,7 @@ batches part of the log: judged, stamped, written; nothing waits here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..protocol.batch import BatchHeader
@@ -14,9 +14,7 @@ from ..protocol.errors import TidelogError
 from ..protocol.messages import BatchResult, ErrorInfo
 from .producers import ProducerTable, Receipt
 from .services import Services
-from .storage.files import Files
 from .storage.log import Log
-from .storage.settings import LogSettings
 from .upkeep import URGENT_BYTES
 
 MESSAGES_FOLDER = "messages"
@@ -59,30 +57,6 @@ class MessageLog:
 
     def __repr__(self) -> str:
         return f"<MessageLog {self.log!r}>"
-
-    @classmethod
-    def open(
-        cls,
-        services: Services,
-        folder: str,
-        log_id: int,
-        settings: LogSettings,
-        *,
-        epoch: int,
-        named_epoch: Callable[[int], int | None],
-    ) -> MessageLog:
-        """Open and recover the log in a folder, or make it; blocks. Raises StorageError, UnsupportedError."""
-        producers = ProducerTable(services.time.boottime_us(), named_epoch=named_epoch)
-        log = Log.open(
-            services.files,
-            folder,
-            log_id=log_id,
-            settings=settings,
-            epoch=epoch,
-            now_us=services.time.now_us(),
-            fold=producers,
-        )
-        return cls(log, producers, services)
 
     def store(self, bulk: memoryview, headers: Sequence[BatchHeader]) -> Stored:
         """Append what is new of the checked batches that `bulk` begins with; a refused one ends it.
@@ -140,13 +114,3 @@ class MessageLog:
         else:
             services.upkeep.touch(self.log)
         return at + size
-
-
-def make_folder(files: Files, folder: str) -> None:
-    """Make a folder and those above it, and make their names durable; nothing happens when it is there."""
-    path = ""
-    for name in folder.split("/"):
-        above, path = path, f"{path}/{name}" if path else name
-        if not files.exists(path):
-            files.make_folder(path)
-            files.sync_folder(above)

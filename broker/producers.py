@@ -16,7 +16,7 @@ wrapping from 2^32 - 1 to 0. The table keeps the last number and the receipts of
 It is a fold over the batch headers of the message log: `apply_batch` runs live and in recovery alike, and a snapshot
 holds it whole. What was judged new becomes known only by being appended.
 
-Section 16 version 1, little endian, producers in the order of their last batch:
+Section 16 version 1, little endian, the producer that was silent for longest first:
 
     u32 producers | per producer: u64 id | u32 epoch | u32 last sequence | u32 receipts | receipts, oldest first
     receipt: i64 base offset | i64 append time | u64 checksum | u32 record count
@@ -170,7 +170,7 @@ class ProducerTable:
     # -- judging -------------------------------------------------------------------------------------------------
 
     def judge(self, headers: Sequence[BatchHeader], now_us: int) -> Judgement:
-        """Say of each batch in order whether it is new, a repeat or refused; changes nothing that is stored."""
+        """Say of each batch in order whether it is new, a repeat or refused; that a repeat was heard of is noted."""
         self._now_us = now_us
         judgement = Judgement()
         known: dict[int, _Known] = {}
@@ -205,7 +205,6 @@ class ProducerTable:
                     producer_id=header.producer_id,
                 )
             return _Known(header.producer_epoch, SEQUENCE_MASK)
-        session.used_us = self._now_us
         return _Known(session.epoch, session.last_sequence)
 
     def _check_named(self, header: BatchHeader) -> None:
@@ -256,7 +255,13 @@ class ProducerTable:
                 producer_id=header.producer_id,
                 sequence=header.base_sequence,
             )
+        self._hear_of(header.producer_id)
         return receipt
+
+    def _hear_of(self, producer_id: int) -> None:
+        session = self._sessions.pop(producer_id)
+        session.used_us = self._now_us
+        self._sessions[producer_id] = session
 
     def expire(self, now_us: int) -> None:
         """Forget producers that were silent for too long."""
@@ -268,7 +273,7 @@ class ProducerTable:
                     over.append(producer_id)
             elif silent_us > UNNAMED_EXPIRY_US:
                 over.append(producer_id)
-            else:  # the order is that of the last batch, so those after it were heard of later
+            else:  # the one silent for longest is the first, so those after it were heard of later
                 break
         for producer_id in over:
             del self._sessions[producer_id]

@@ -182,6 +182,18 @@ def test_nameless_producers_are_forgotten_after_15_minutes_named_ones_after_a_we
     assert log.table.count == 0
 
 
+def test_a_repeat_is_heard_of_and_hides_nobody() -> None:
+    """A producer that repeats is not silent, a refused batch is no sign of life, and both leave others to expire."""
+    log = Log()
+    for producer in (1, 2, 3):
+        log.send(batch(0, producer=producer), now_us=producer)
+    log.send(batch(0, producer=1), now_us=UNNAMED_EXPIRY_US)
+    log.send(batch(9, producer=3), now_us=UNNAMED_EXPIRY_US)
+    log.table.expire(UNNAMED_EXPIRY_US + 4)
+    assert log.table.count == 1
+    assert log.send(batch(1, producer=1), now_us=UNNAMED_EXPIRY_US + 4).verdicts == [None]
+
+
 def test_the_one_silent_for_longest_makes_room() -> None:
     """Beyond the limit the producer whose last batch is oldest is forgotten, and counted."""
     log = Log(ProducerTable(0, max_producers=2))
