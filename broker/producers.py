@@ -24,6 +24,7 @@ Section 16 version 1, little endian, the producer that was silent for longest fi
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -87,10 +88,11 @@ class Judgement:
 class _Session:
     """The latest session of one producer; receipts lie in a ring at (sequence modulo 64)."""
 
-    __slots__ = ("epoch", "held", "last_sequence", "ring", "used_us")
+    __slots__ = ("epoch", "generation", "held", "last_sequence", "ring", "used_us")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, generation: int) -> None:
         self.epoch = epoch
+        self.generation = generation  # an older one may be in a snapshot: it is replaced, never added to
         self.last_sequence = SEQUENCE_MASK
         self.held = 0
         self.ring = bytearray()
@@ -111,11 +113,17 @@ class _Session:
             return None
         return Receipt(*_RECEIPT.unpack_from(self.ring, sequence % REMEMBERED_BATCHES * _RECEIPT.size))
 
-    def receipts(self) -> bytes:
-        """Return the stored receipts, oldest first."""
-        first = self.last_sequence - self.held + 1
-        places = ((first + step) % REMEMBERED_BATCHES * _RECEIPT.size for step in range(self.held))
-        return b"".join(self.ring[at : at + _RECEIPT.size] for at in places)
+    def receipts(self) -> tuple[bytearray, bytearray]:
+        """Return the stored receipts, oldest first, in two parts: the second begins where the ring does."""
+        begin = (self.last_sequence - self.held + 1) % REMEMBERED_BATCHES
+        wrapped = max(begin + self.held - REMEMBERED_BATCHES, 0)
+        first = self.ring[begin * _RECEIPT.size : (begin + self.held) * _RECEIPT.size]
+        return first, self.ring[: wrapped * _RECEIPT.size]
+
+    def copy(self, generation: int) -> _Session:
+        copy = _Session(self.epoch, generation)
+        copy.last_sequence, copy.held, copy.ring = self.last_sequence, self.held, bytearray(self.ring)
+        return copy
 
 
 @dataclass(slots=True)
@@ -153,6 +161,7 @@ class ProducerTable:
         newer never produced to this partition.
         """
         self._sessions: dict[int, _Session] = {}
+        self._generation = 0  # counts the snapshots
         self._now_us = now_us
         self._named_epoch = named_epoch
         self._max_producers = max_producers
@@ -290,7 +299,9 @@ class ProducerTable:
             return
         session = self._sessions.pop(header.producer_id, None)
         if session is None or session.epoch != header.producer_epoch:
-            session = _Session(header.producer_epoch)
+            session = _Session(header.producer_epoch, self._generation)
+        elif session.generation != self._generation:
+            session = session.copy(self._generation)
         session.used_us = self._now_us
         session.remember(
             header.base_sequence,
@@ -301,16 +312,14 @@ class ProducerTable:
             del self._sessions[next(iter(self._sessions))]
             self.forgotten += 1
 
-    def sections(self) -> list[Section]:
-        """Return the whole table as one section."""
-        parts = [_COUNT.pack(len(self._sessions))]
-        for producer_id, session in self._sessions.items():
-            parts.append(_PRODUCER.pack(producer_id, session.epoch, session.last_sequence, session.held))
-            parts.append(session.receipts())
-        return [Section(PRODUCERS_SECTION, PRODUCERS_VERSION, b"".join(parts))]
+    def freeze(self) -> Callable[[], list[Section]]:
+        """Hold on to the whole table, to be packed as one section: its sessions are copied before they change."""
+        self._generation += 1
+        frozen = list(self._sessions.items())
+        return lambda: [Section(PRODUCERS_SECTION, PRODUCERS_VERSION, _pack(frozen))]
 
     def restore(self, sections: Sequence[Section]) -> None:
-        """Replace the table by what `sections` returned."""
+        """Replace the table by what `freeze` led to."""
         self._sessions.clear()
         for section in sections:
             self._restore(section.data)
@@ -321,13 +330,24 @@ class ProducerTable:
         for _ in range(count):
             producer_id, epoch, last_sequence, held = _PRODUCER.unpack_from(data, at)
             at += _PRODUCER.size
-            session = self._sessions[producer_id] = _Session(epoch)
+            session = self._sessions[producer_id] = _Session(epoch, self._generation)
             session.used_us = self._now_us
             for step in range(held):
                 sequence = (last_sequence - held + 1 + step) & SEQUENCE_MASK
                 session.remember(sequence, data[at : at + _RECEIPT.size])
                 at += _RECEIPT.size
         assert at == len(data), f"expected a producer section of {at} bytes, found {len(data)}"
+
+
+def _pack(sessions: Sequence[tuple[int, _Session]]) -> bytes:
+    # Piece by piece: one join of all of them would keep every other thread waiting.
+    out = io.BytesIO()
+    out.write(_COUNT.pack(len(sessions)))
+    for producer_id, session in sessions:
+        out.write(_PRODUCER.pack(producer_id, session.epoch, session.last_sequence, session.held))
+        for part in session.receipts():
+            out.write(part)
+    return out.getvalue()
 
 
 def _fenced(header: BatchHeader, current: int) -> ProducerFencedError:

@@ -8,7 +8,7 @@ fenced then, nothing more is recorded, and the next start decides by what surviv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...protocol.batch import BatchHeader, decode_batch, encode_batch
 from ...protocol.durability import Durability
@@ -53,12 +53,13 @@ class MetaFold:
         for value in decode_batch(batch).values:
             apply(self.state, decode_fact(value or b""))
 
-    def sections(self) -> list[Section]:
-        """Return the whole state as one section."""
-        return [Section(STATE_SECTION, STATE_VERSION, self.state.snapshot())]
+    def freeze(self) -> Callable[[], list[Section]]:
+        """Pack the whole state as one section: it is small."""
+        packed = [Section(STATE_SECTION, STATE_VERSION, self.state.snapshot())]
+        return lambda: packed
 
     def restore(self, sections: Sequence[Section]) -> None:
-        """Replace the state by what `sections` returned."""
+        """Replace the state by what `freeze` led to."""
         self.state = MetaState()
         for section in sections:
             self.state.restore(section.data)

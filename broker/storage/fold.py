@@ -1,6 +1,6 @@
 """State that is computed from a log's batches, and how it survives without reading them all again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,10 +31,13 @@ class Fold(Protocol):
         """Take in a stored batch: the stamped header and all of its bytes, valid during the call only."""
         ...
 
-    def sections(self) -> list[Section]:
-        """Return the state after the last batch that was applied."""
+    def freeze(self) -> Callable[[], list[Section]]:
+        """Hold on to the state after the last batch that was applied, quickly: appends wait for it.
+
+        What comes back packs that state, in any thread and while further batches are applied.
+        """
         ...
 
     def restore(self, sections: Sequence[Section]) -> None:
-        """Replace the state by what `sections` once returned."""
+        """Replace the state by what `freeze` once led to."""
         ...

@@ -22,7 +22,7 @@ import xxhash
 
 from ..errors import CorruptError, UnsupportedError
 from .epochs import Epochs
-from .files import Files, write_durably
+from .files import Buffer, Files, write_durably
 from .fold import Section
 from .layout import snapshot_offset, snapshot_path
 from .segment import Segment
@@ -35,6 +35,7 @@ _HEADER = struct.Struct("<4sIQq")
 _CHECKSUM = struct.Struct("<Q")
 _SECTION = struct.Struct("<IHHQ")
 _OPTIONAL = 1
+_LARGE_BYTES = 1 << 16
 
 PLACE, EPOCHS, ACTIVE_INDEX, SEALED_TIMES = 1, 2, 3, 4
 _OWN = (PLACE, EPOCHS, ACTIVE_INDEX, SEALED_TIMES)
@@ -73,16 +74,25 @@ class Snapshot:
         return SnapshotPlace(*_PLACE.unpack(data))
 
 
-def encode_snapshot(log_id: int, offset: int, sections: Sequence[Section]) -> bytes:
-    """Return a snapshot's bytes."""
-    parts: list[bytes] = []
+def encode_snapshot(log_id: int, offset: int, sections: Sequence[Section]) -> list[bytes | bytearray]:
+    """Return a snapshot's bytes, in pieces: joining large ones would keep every other thread waiting."""
+    pieces: list[bytes | bytearray] = []
+    small = bytearray()
     for section in sections:
         flags = _OPTIONAL if section.optional else 0
-        parts.append(_SECTION.pack(section.id, section.version, flags, len(section.data)))
-        parts.append(section.data + bytes(-len(section.data) % 8))
-    body = b"".join(parts)
+        small += _SECTION.pack(section.id, section.version, flags, len(section.data))
+        if len(section.data) < _LARGE_BYTES:
+            small += section.data
+        else:
+            pieces += [small, section.data]
+            small = bytearray()
+        small += bytes(-len(section.data) % 8)
+    pieces += [small] if small else []
     header = _HEADER.pack(_MAGIC, len(sections), log_id, offset)
-    return header + _CHECKSUM.pack(xxhash.xxh3_64_intdigest(header + body)) + body
+    checksum = xxhash.xxh3_64(header)
+    for piece in pieces:
+        checksum.update(piece)
+    return [header + _CHECKSUM.pack(checksum.intdigest()), *pieces]
 
 
 def decode_snapshot(data: bytes, log_id: int) -> Snapshot:
@@ -171,9 +181,11 @@ def _encode_times(sealed: Sequence[Segment]) -> bytes:
 # ----------------------------------------------------------------------------------------------------- files
 
 
-def write_snapshot(files: Files, folder: str, offset: int, data: bytes, bad: Set[int] = frozenset()) -> None:
+def write_snapshot(
+    files: Files, folder: str, offset: int, pieces: Sequence[Buffer], bad: Set[int] = frozenset()
+) -> None:
     """Put a snapshot in place durably, then remove the `bad` ones and those beyond the newest two."""
-    write_durably(files, snapshot_path(folder, offset), data)
+    write_durably(files, snapshot_path(folder, offset), *pieces)
     found = [old for old in list_snapshots(files, folder) if old == offset or old not in bad]
     for old in list_snapshots(files, folder):
         if old not in found[:KEPT]:

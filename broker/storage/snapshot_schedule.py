@@ -1,15 +1,15 @@
 """When a log takes its snapshots, and the one it is taking.
 
 One is due at each roll and every `snapshot_interval_bytes`, but never within a second of the last nor before
-four times its own size was appended. Its state is taken at the end of the log; it is written once the log is
-synced that far.
+four times its own size was appended. Its state is taken at the end of the log; it is packed and written, in a thread,
+once the log is synced that far.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from .epochs import Epochs
-from .fold import Fold
+from .fold import Fold, Section
 from .segments import Segments
 from .snapshot import KEPT, SnapshotPlace, encode_snapshot, own_sections, write_snapshot
 from .writer import Writer
@@ -18,10 +18,12 @@ from .writer import Writer
 _APPENDED_PER_SNAPSHOT_BYTE = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Taken:
     offset: int
-    data: bytes
+    own: list[Section]
+    pack_fold: Callable[[], list[Section]]
+    size: int = 0  # known once it is packed
 
 
 class SnapshotSchedule:
@@ -85,21 +87,23 @@ class SnapshotSchedule:
             active.base_offset, active.end_position, active.seed, self._epochs.last, self._writer.last_append_us
         )
         self._epochs.forget_before(self._segments.start_offset)
-        sections = own_sections(place, self._epochs, active, self._segments.all[:-1])
-        if self._fold is not None:
-            sections += self._fold.sections()
-        self._taken = _Taken(active.end_offset, encode_snapshot(self._log_id, active.end_offset, sections))
+        own = own_sections(place, self._epochs, active, self._segments.all[:-1])
+        pack_fold = list[Section] if self._fold is None else self._fold.freeze()
+        self._taken = _Taken(active.end_offset, own, pack_fold)
         self._appended_bytes = self._writer.appended_bytes
-        self._size = len(self._taken.data)
         self.is_due = self.is_wanted = False
 
     def _write(self) -> None:
-        assert self._taken is not None, "there is no snapshot to write"
-        write_snapshot(self._segments.files, self._segments.folder, self._taken.offset, self._taken.data, self.bad)
+        taken = self._taken
+        assert taken is not None, "there is no snapshot to write"
+        pieces = encode_snapshot(self._log_id, taken.offset, [*taken.own, *taken.pack_fold()])
+        taken.size = sum(map(len, pieces))
+        write_snapshot(self._segments.files, self._segments.folder, taken.offset, pieces, self.bad)
 
     def finish(self, worked: bool) -> None:
         """Note that the write was done, or try again with a newer state."""
         assert self._taken is not None, "there was no snapshot to write"
+        self._size = self._taken.size or self._size
         if worked:
             self.kept = [self._taken.offset, *(offset for offset in self.kept if offset < self._taken.offset)][:KEPT]
         else:

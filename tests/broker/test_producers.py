@@ -64,7 +64,7 @@ class Log:
         for header in self.stored[:covered]:
             source.apply_batch(header, NO_BYTES)
         self.table = ProducerTable(0)
-        self.table.restore(source.sections())
+        self.table.restore(source.freeze()())
         for header in self.stored[len(self.stored) if covered is None else covered :]:
             self.table.apply_batch(header, NO_BYTES)
 
@@ -321,6 +321,26 @@ def test_a_snapshot_is_the_same_after_a_restart(producers: int) -> None:
     for n in range(producers):
         for sequence in range(n + 1):
             log.send(batch(sequence, producer=n + 1))
-    before = log.table.sections()
+    before = log.table.freeze()()
     log.restart()
-    assert log.table.sections() == before
+    assert log.table.freeze()() == before
+
+
+def test_a_snapshot_holds_what_was_known_when_it_was_taken() -> None:
+    """Batches that come before it is packed are not in it, whether their receipts wrap or not; the table goes on."""
+    log = Log()
+    for sequence in range(70):
+        log.send(batch(sequence, producer=1))
+    log.send(batch(0, producer=2))
+    expected = log.table.freeze()()
+    first = log.table.freeze()
+    log.send(batch(70, producer=1), batch(1, producer=2))
+    log.send(batch(0, producer=3))
+    second = log.table.freeze()
+    log.send(batch(71, producer=1), batch(0, epoch=1, producer=2))
+    assert first() == expected
+    restored = ProducerTable(0)
+    restored.restore(second())
+    assert restored.count == 3
+    log.table = restored
+    assert log.send(batch(70, producer=1)).verdicts != [None]

@@ -81,9 +81,10 @@ class ChainFold:
         self.records += records
         self.chain = xxhash.xxh3_64_intdigest(struct.pack("<QQQ", self.chain, base_offset, checksum))
 
-    def sections(self) -> list[Section]:
+    def freeze(self) -> Callable[[], list[Section]]:
         """Both numbers."""
-        return [Section(16, 1, self._STATE.pack(self.records, self.chain))]
+        packed = self._STATE.pack(self.records, self.chain)
+        return lambda: [Section(16, 1, packed)]
 
     def restore(self, sections: Sequence[Section]) -> None:
         """Take both numbers back; no section is an empty log."""

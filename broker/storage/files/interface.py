@@ -151,14 +151,17 @@ class Files(Protocol):
         ...
 
 
-def write_durably(files: Files, path: str, data: Buffer) -> None:
+def write_durably(files: Files, path: str, *pieces: Buffer) -> None:
     """Replace a file in one durable step: write beside it, sync, rename over it, sync the folder."""
     temporary = path + ".tmp"
     if files.exists(temporary):
         files.unlink(temporary)
     file = files.create(temporary)
     try:
-        file.write_at(0, data)
+        position = 0
+        for piece in pieces:
+            file.write_at(position, piece)
+            position += len(piece)
         file.sync()
     except OSError:
         with suppress(OSError):

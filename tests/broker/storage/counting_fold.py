@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tidelog.broker.storage.fold import Section
 from tidelog.protocol.batch import BatchHeader, decode_batch
@@ -28,9 +28,10 @@ class CountingFold:
         self.applied.append((header.base_offset, header.leader_epoch, header.append_time_us))
         self.last = decode_batch(batch).values.to_list()[-1] or b""
 
-    def sections(self) -> list[Section]:
-        """Return the count and the last value."""
-        return [Section(self.section_id, 1, self.count.to_bytes(8, "little") + self.last + bytes(self.padding))]
+    def freeze(self) -> Callable[[], list[Section]]:
+        """Hold on to the count and the last value."""
+        data = self.count.to_bytes(8, "little") + self.last + bytes(self.padding)
+        return lambda: [Section(self.section_id, 1, data)]
 
     def restore(self, sections: Sequence[Section]) -> None:
         """Take both back."""

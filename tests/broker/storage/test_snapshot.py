@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -37,7 +38,7 @@ def snapshots(files: MemoryFiles) -> list[int]:
 @settings(deadline=None, max_examples=60)
 def test_a_snapshot_comes_back_as_it_was(offset: int, sections: list[Section]) -> None:
     """Its offset and every section in order."""
-    found = decode_snapshot(encode_snapshot(LOG_ID, offset, sections), LOG_ID)
+    found = decode_snapshot(b"".join(encode_snapshot(LOG_ID, offset, sections)), LOG_ID)
     assert (found.offset, list(found.sections)) == (offset, sections)
 
 
@@ -51,7 +52,7 @@ def test_any_other_bytes_are_refused(data: bytes) -> None:
 
 def test_a_cut_or_foreign_snapshot_is_refused() -> None:
     """At every length, and for another log."""
-    data = encode_snapshot(LOG_ID, 7, [Section(16, 1, b"state")])
+    data = b"".join(encode_snapshot(LOG_ID, 7, [Section(16, 1, b"state")]))
     for length in range(len(data)):
         with pytest.raises(CorruptError):
             decode_snapshot(data[:length], LOG_ID)
@@ -185,7 +186,7 @@ def test_a_section_of_a_later_version_refuses_the_open() -> None:
     path = f"{FOLDER}/snapshot-{1:020d}"
     snapshot = decode_snapshot(files.read(path), LOG_ID)
     sections = [replace(section, optional=True) for section in snapshot.sections]
-    files.write(path, encode_snapshot(LOG_ID, 1, sections))
+    files.write(path, b"".join(encode_snapshot(LOG_ID, 1, sections)))
     assert read_values(open_log(files, epoch=2, fold=CountingFold())) == [b"a"]
 
 
@@ -224,3 +225,38 @@ def test_a_damaged_snapshot_goes_with_the_next_one() -> None:
     append(log, b"2")
     log.close()
     assert snapshots(files) == [1, 3]
+
+
+def test_the_state_is_packed_by_the_thread() -> None:
+    """The owner of the log only holds on to it, so that a large one does not keep it from its work."""
+    packed: list[str] = []
+
+    class Fold(CountingFold):
+        def freeze(self) -> Callable[[], list[Section]]:
+            pack = super().freeze()
+
+            def noted() -> list[Section]:
+                packed.append("packed")
+                return pack()
+
+            return noted
+
+    log = open_log(settings=OFTEN, fold=Fold())
+    append(log, b"x" * 4000)
+    sync(log)
+    task = log.begin_upkeep(SECOND_US, SECOND_US)
+    assert task is not None
+    assert packed == []
+    task.run()
+    assert packed == ["packed"]
+
+
+def test_a_large_section_comes_back_from_the_disk() -> None:
+    """It is written as a piece of its own, between small ones."""
+    files = MemoryFiles()
+    log = open_log(files, OFTEN, fold=CountingFold(padding=200_001))
+    append(log, b"last")
+    log.close()
+    fold = CountingFold()
+    log = open_log(files, OFTEN, epoch=2, fold=fold)
+    assert (fold.count, fold.last, log.recovery.notes, log.recovery.snapshot_offset) == (1, b"last", [], 1)
