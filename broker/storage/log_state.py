@@ -28,6 +28,7 @@ class LogState:
 
     def close(self) -> None:
         """Let go of every file. Slices and views that are still held stay usable."""
+        self.segments.is_closed = True
         self.mark.close()
         for segment in self.segments.all:
             segment.file = segment.index = None

@@ -96,7 +96,7 @@ class Replay:
         state, snapshot = self._state, self._snapshot
         if snapshot is None:
             return
-        check_sections(snapshot, state.fold.section_ids() if state.fold else frozenset())
+        check_sections(snapshot, state.fold.section_ids() if state.fold is not None else frozenset())
         restore_epochs(snapshot, state.epochs)
         restore_times(snapshot, state.segments.all)
         state.last_append_us = snapshot.place.append_time_us

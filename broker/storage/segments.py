@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES
-from ..errors import TidelogError, storage_error
+from ..errors import StorageError, TidelogError, storage_error
 from .damage import Damage
 from .entries import Entries
 from .files import Files
@@ -25,6 +25,7 @@ class Segments:
         self.damage = damage
         self.all: list[Segment] = []
         self.rebuilt = 0
+        self.is_closed = False
         self._loaded: OrderedDict[int, Segment] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -63,7 +64,9 @@ class Segments:
     # ------------------------------------------------------------------------------------------ loading
 
     def load(self, segment: Segment) -> SparseIndex:
-        """Open a segment and its index for reading."""
+        """Open a segment and its index for reading. Raises StorageError, also when the log was closed."""
+        if self.is_closed:
+            raise StorageError(f"expected an open log, found {self.folder} closed")
         if segment.index is None or segment.file is None:
             try:
                 self._open(segment)
@@ -78,7 +81,7 @@ class Segments:
 
     def load_times(self, segment: Segment) -> Segment:
         """Make sure that the segment's size and times are known."""
-        if segment.size is None:
+        if segment.size is None or self.is_closed:
             self.load(segment)
         return segment
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidelog.broker.errors import CorruptError
+from tidelog.broker.errors import CorruptError, StorageError
 from tidelog.broker.storage.damage import DamagedRange
 from tidelog.broker.storage.files import MemoryFiles
 from tidelog.broker.storage.log import Log
@@ -313,3 +313,25 @@ def test_a_recorded_quarantine_is_no_news() -> None:
     assert log.take_new_damage() == []
     with pytest.raises(CorruptError):
         log.read(2, max_bytes=10)
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_closed_log_is_not_a_damaged_one(is_clean: bool) -> None:
+    """Whoever still asks one is told so, and nothing in it is called damaged."""
+    log = open_log(settings=SMALL)
+    for _ in range(20):
+        append(log, b"x" * 500)
+        sync(log)
+    log.close(clean=is_clean)
+    for ask in (
+        lambda: log.read(0, max_bytes=1),
+        lambda: log.read(19, max_bytes=1),
+        lambda: log.batch_at(19),
+        lambda: log.begin_verify(3, max_bytes=1),
+        lambda: log.offset_for_append_time(0),
+        lambda: log.offset_for_timestamp(0),
+        lambda: log.end_for_timestamp(1 << 60),
+    ):
+        with pytest.raises(StorageError, match="closed"):
+            ask()
+    assert log.damaged == []

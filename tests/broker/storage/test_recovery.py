@@ -19,6 +19,7 @@ from tidelog.broker.storage.settings import LogSettings
 from tidelog.protocol.batch import BatchHeader, stamp_local
 from tidelog.protocol.segment_header import SEGMENT_HEADER_BYTES, decode_segment_header
 
+from .counting_fold import CountingFold
 from .driver import (
     FOLDER,
     LOG_ID,
@@ -379,3 +380,20 @@ def test_a_run_that_was_cut_by_a_kill_survives_as_a_prefix() -> None:
     found = read_values(open_log(files.kill(), epoch=2))
     assert found == [b"one", b"two", b"three"][: len(found)]
     assert len(found) < 3
+
+
+class SizedFold(CountingFold):
+    """A fold that is false while it is empty."""
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def test_a_fold_that_is_empty_is_a_fold() -> None:
+    """It is given its snapshot like any other."""
+    files, fold = MemoryFiles(), SizedFold()
+    log = open_log(files, fold=CountingFold())
+    append(log, b"a")
+    log.close()
+    open_log(files, fold=fold)
+    assert len(fold) == 1
