@@ -21,18 +21,18 @@ from ...protocol.errors import (
     TimedOutError,
     UnknownTopicError,
 )
-from ...protocol.messages import Cancel, FetchReply, ListOffsetsReply, MetadataReply
+from ...protocol.messages import Cancel, FetchReply
 from ..core.backoff import Backoff
 from ..core.bounds import Moment, timestamp_filter
 from ..core.deadline import NEVER, Deadline
 from ..core.plan import Plan
 from ..core.position import Position
 from ..core.positions import Positions, Sent, Skipped
-from ..core.resolving import check_offsets, positions, questions
 from ..message_batch import MessageBatch
 from . import runtime
 from .connection import Call, Connection
 from .link import HUNG_S, Link
+from .resolving import find_moment, find_positions, find_topics
 
 MAX_WAIT_S = 20.0
 """How long one fetch waits in the broker."""
@@ -69,7 +69,9 @@ class Reader:
         self._closed: ClosedError | None = None
         self._flight: _Flight | None = None
         self._bell: runtime.Bell | None = None
-        self._turn = runtime.Turn()
+        self._lock = runtime.Lock()
+        self._owner: object | None = None
+        """Of the pull in progress."""
         self._backoff = Backoff()
 
     def __repr__(self) -> str:
@@ -88,8 +90,10 @@ class Reader:
         Raises what stops a partition (CorruptError, TruncatedError, OffsetOutOfRangeError and the like); whoever goes
         on afterwards meets it again, unless it was mended or passed over by a seek.
         """
-        self._enter()
+        pull = object()
+        self.check()
         try:
+            self._enter(pull)
             await self._open()
             while not self._is_stopped:
                 found = self.positions.next_batch()
@@ -105,31 +109,29 @@ class Reader:
                 return None
             raise
         finally:
-            self._turn.give_back()
+            self._leave(pull)
 
     async def open(self) -> Positions:
         """Resolve what is read, unless that is done, and return it."""
-        self._enter()
+        pull = object()
+        self.check()
         try:
+            self._enter(pull)
             await self._open()
             return self.positions
         finally:
-            self._turn.give_back()
+            self._leave(pull)
 
     async def seek_to_time(self, moment: Moment) -> None:
         """Go on at the first record appended at or after a time, in every partition."""
         await self.open()
-        places = list(self.positions)
-        plan = Plan("seek", self._plan.subscription, moment, None, self._plan.by, self._plan.policy)
-        deadline = Deadline.after(self._timeout, runtime.now())
-        request = questions(plan, [(place.topic, place.partition) for place in places])
         assert self._link is not None
-        reply = (await self._link.call(request, deadline)).message
-        assert isinstance(reply, ListOffsetsReply)
-        for answer in reply.answers:
-            if answer.error is not None:
-                raise answer.error.error()
-        for place, answer in zip(places, reply.answers, strict=True):
+        places = list(self.positions)
+        deadline = Deadline.after(self._timeout, runtime.now())
+        where = [(place.topic, place.partition) for place in places]
+        for place, answer in zip(
+            places, await find_moment(self._link, self._plan, where, moment, deadline), strict=True
+        ):
             place.seek(answer.offset, answer.epoch)
         self.notify()
 
@@ -169,10 +171,15 @@ class Reader:
         if self._home is not None:
             runtime.check_home(self._home, self._plan.what)
 
-    def _enter(self) -> None:
-        self.check()
-        if not self._turn.take():
-            raise ConcurrentUseError(f"two threads or tasks use one {self._plan.what}; give each its own")
+    def _enter(self, pull: object) -> None:
+        with self._lock:
+            if self._owner is not None:
+                raise ConcurrentUseError(f"two threads or tasks use one {self._plan.what}; give each its own")
+            self._owner = pull
+
+    def _leave(self, pull: object) -> None:
+        if self._owner is pull:
+            self._owner = None
 
     async def _open(self) -> None:
         if self._is_open or self._is_stopped:
@@ -181,34 +188,19 @@ class Reader:
             self._home = runtime.home()
             self._link = self._make_link()
         deadline = Deadline.after(self._timeout, runtime.now())
-        metadata = await self._find_topics(deadline)
-        if metadata is None:
-            return
-        places = self._plan.subscription.places(metadata)
-        check_offsets(self._plan, places)
-        if places:
-            reply = (await self._link.call(questions(self._plan, places), deadline)).message
-            assert isinstance(reply, ListOffsetsReply)
-            for position in positions(self._plan, places, reply.answers):
-                self.positions.add(position)
-        self.positions.metadata_version = metadata.version
-        self._is_open = True
-
-    async def _find_topics(self, deadline: Deadline) -> MetadataReply | None:
-        """Ask what there is of the topics, again and again if a missing one is waited for; None after `stop`."""
-        assert self._link is not None
-        while True:
-            reply = (await self._link.call(self._plan.subscription.question(), deadline)).message
-            assert isinstance(reply, MetadataReply)
-            missing = self._plan.subscription.missing(reply)
-            if missing is None:
-                return reply
+        subscription = self._plan.subscription
+        metadata = await find_topics(self._link, self._plan, deadline)
+        while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
-            deadline = NEVER
             await self._sleep(runtime.now() + TOPIC_POLL_S)
             if self._is_stopped:
-                return None
+                return
+            metadata = await find_topics(self._link, self._plan, NEVER)
+        for position in await find_positions(self._link, self._plan, subscription.places(metadata), deadline):
+            self.positions.add(position)
+        self.positions.metadata_version = metadata.version
+        self._is_open = True
 
     async def _advance(self, until: float) -> bool:
         """Take in the next answer, asking if need be; return False at `until` or after `stop`."""
@@ -304,10 +296,9 @@ class Reader:
         """Topics changed: read new partitions too, from their beginning, so that no record is missed."""
         assert self._link is not None
         try:
-            reply = (await self._link.call(self._plan.subscription.question(), Deadline(until, None))).message
+            reply = await find_topics(self._link, self._plan, Deadline(until, None))
         except (CannotConnectError, TimedOutError):
             return  # the next answer says again that they changed
-        assert isinstance(reply, MetadataReply)
         self.positions.metadata_version = reply.version
         if self._plan.end is None and self._plan.subscription.partition is None:
             for topic, partition in self._plan.subscription.places(reply):

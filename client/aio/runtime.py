@@ -169,24 +169,6 @@ async def checkpoint() -> None:
     await anyio.lowlevel.checkpoint()
 
 
-class Turn:
-    """Tells when a second task enters what only one may be in."""
-
-    __slots__ = ("_is_taken",)
-
-    def __init__(self) -> None:
-        self._is_taken = False
-
-    def take(self) -> bool:
-        """Return whether it was free and is the caller's now."""
-        was_taken, self._is_taken = self._is_taken, True
-        return not was_taken
-
-    def give_back(self) -> None:
-        """Let another one in."""
-        self._is_taken = False
-
-
 def each(next_item: Callable[[], Awaitable[Item | None]]) -> AsyncIterator[Item]:
     """Iterate over what a function returns until it returns None."""
     return _Each(next_item)

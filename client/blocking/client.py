@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.batch import decode_batch, verify
-from ...protocol.errors import ClosedError, NotFoundError
+from ...protocol.errors import NotFoundError
 from ...protocol.messages import Get, GetReply, Metadata, MetadataReply, Ping, PingReply, Stats, StatsReply
 from ...protocol.topic_name import MessageId, short_name
 from ..core.bounds import Bound
@@ -31,11 +31,10 @@ from ..message_batch import MessageBatch
 from ..receipt import Receipt, ReceiptBatch
 from . import runtime
 from .consumer import Consumer
-from .link import Link
 from .reader import Reader
 from .replay import Replay
-from .sender import Sender
 from .session import Session
+from .sessions import Sessions
 from .topics import Topics
 
 URL_VARIABLE = "TIDELOG_URL"
@@ -63,7 +62,7 @@ class Client:
         client_name: str | None = None,
         timeout: Duration | None = 30.0,
     ) -> None:
-        self._target = target(
+        where = target(
             url,
             from_environment=os.environ.get(URL_VARIABLE),
             servers=servers,
@@ -71,12 +70,9 @@ class Client:
             token=token,
             tls=tls,
         )
-        self._names = (client_name or f"python-{os.getpid()}", version("tidelog"))
+        self._namespace = where.namespace
         self._timeout = None if timeout is None else seconds("timeout", timeout)
-        self._closed: ClosedError | None = None
-        self._session: Session | None = None
-        self._sender: Sender | None = None
-        self._sessions: dict[runtime.Home, tuple[Session, Sender]] = {}
+        self._sessions = Sessions(where, client_name or f"python-{os.getpid()}", version("tidelog"))
         self._topics = Topics(self)
 
     def __repr__(self) -> str:
@@ -90,7 +86,7 @@ class Client:
     @property
     def address(self) -> str:
         """`host:port` of the broker this client is connected to or tries first."""
-        return str(self._target.servers[0]) if self._session is None else self._session.link.address
+        return self._sessions.address
 
     def __enter__(self) -> Client:
         return self
@@ -103,13 +99,7 @@ class Client:
     def close(self) -> None:
         """Close the connection; calls that wait and all later ones raise ClosedError. Consumers and replays made by
         this client have connections of their own, and stay open."""
-        self._closed = self._closed or ClosedError("the client is closed")
-        for home, (session, _) in [*self._sessions.items()]:
-            if runtime.is_forked(home):
-                session.abandon()
-            else:
-                session.close(self._closed)
-        self._sessions.clear()
+        self._sessions.close()
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
@@ -144,7 +134,7 @@ class Client:
 
     def get(self, message_id: str, *, timeout: Timeout = DEFAULT) -> Message:
         """Return one message by its id (`orders/2@45678`). Raises NotFoundError, UnknownTopicError."""
-        wanted = MessageId.parse(message_id, self._target.namespace)
+        wanted = MessageId.parse(message_id, self._namespace)
         request = Get(wanted.topic, wanted.count, wanted.partition, wanted.offset)
         reply = self.open_session().link.call(request, self.deadline(timeout))
         assert isinstance(reply.message, GetReply)
@@ -186,7 +176,7 @@ class Client:
             now_us=runtime.wall_us(),
         )
         promised = check_durability(durability)
-        return self._open_sender().one(topic, record, promised, self.deadline(timeout))
+        return self._sessions.sender().one(topic, record, promised, self.deadline(timeout))
 
     def produce_many(
         self,
@@ -209,7 +199,7 @@ class Client:
         columns = Columns(
             values, keys=keys, headers=headers, priority=priority, partition=partition, timestamps=timestamps
         )
-        return self._open_sender().many(topic, columns, check_durability(durability), self.deadline(timeout))
+        return self._sessions.sender().many(topic, columns, check_durability(durability), self.deadline(timeout))
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -235,7 +225,7 @@ class Client:
         """
         plan = consumer_plan(
             topics,
-            namespace=self._target.namespace,
+            namespace=self._namespace,
             start=start,
             end=end,
             partition=partition,
@@ -245,7 +235,7 @@ class Client:
             wait_for_topic=wait_for_topic,
             now_us=runtime.wall_us(),
         )
-        return Consumer(self._reader(plan, timeout), self._target.namespace)
+        return Consumer(self._reader(plan, timeout), self._namespace)
 
     def replay(
         self,
@@ -262,7 +252,7 @@ class Client:
         read. Parts that are not there raise RangeNotAvailableError, or are passed over under missing="skip"."""
         plan = replay_plan(
             topic,
-            namespace=self._target.namespace,
+            namespace=self._namespace,
             start=start,
             end=end,
             partition=partition,
@@ -280,38 +270,7 @@ class Client:
 
     def open_session(self) -> Session:
         """Return what the client is in this process and event loop."""
-        session = self._session
-        if session is None or session.home != runtime.home() or self._closed is not None:
-            return self._move()[0]
-        return session
-
-    def _open_sender(self) -> Sender:
-        session = self.open_session()
-        return self._sessions[session.home][1]
-
-    def _move(self) -> tuple[Session, Sender]:
-        """Begin anew in this process and event loop."""
-        if self._closed is not None:
-            raise ClosedError(self._closed.message)
-        home = runtime.home()
-        for made, (session, _) in [*self._sessions.items()]:
-            if made != home:
-                runtime.may_leave(made, session.is_in_use)
-                self._sessions.pop(made, None)
-                if runtime.is_forked(made):
-                    session.abandon()
-                else:
-                    session.retire()
-        fresh = Session(self._target, *self._names)
-        found = self._sessions.setdefault(home, (fresh, Sender(fresh)))  # one of several threads wins
-        self._session = found[0]
-        return found
+        return self._sessions.sender().session
 
     def _reader(self, plan: Plan, timeout: Timeout) -> Reader:
-        if self._closed is not None:
-            raise ClosedError(self._closed.message)
-
-        def make_link() -> Link:
-            return Link(self._target.servers, *self._names, runtime.Lock())
-
-        return Reader(plan, make_link, timeout_seconds(timeout, self._timeout))
+        return Reader(plan, self._sessions.reader_link(), timeout_seconds(timeout, self._timeout))

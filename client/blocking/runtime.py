@@ -163,23 +163,6 @@ def checkpoint() -> None:
     """Threads are let go on by the interpreter."""
 
 
-class Turn:
-    """Tells when a second thread enters what only one may be in."""
-
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = _thread.allocate_lock()
-
-    def take(self) -> bool:
-        """Return whether it was free and is the caller's now."""
-        return self._lock.acquire(blocking=False)
-
-    def give_back(self) -> None:
-        """Let another one in."""
-        self._lock.release()
-
-
 def each(next_item: Callable[[], Item | None]) -> Iterator[Item]:
     """Iterate over what a function returns until it returns None."""
     return iter(next_item, None)

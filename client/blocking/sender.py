@@ -46,7 +46,7 @@ class Sender:
     """The produce calls of one session."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session = session
         self._outbox = session.outbox
         self._link = session.link
         self._lock = session.lock
@@ -55,13 +55,13 @@ class Sender:
         """Store one message."""
         for attempt in range(MAX_REROUTES):
             topic = self._topic(name, record.partition, deadline)
-            check_size(record.size, self._session.max_message_bytes(topic))
+            check_size(record.size, self.session.max_message_bytes(topic))
             connection = self._connection(deadline)
             delivery = self._locked(partial(self._join, connection, topic, record, durability, deadline))
             try:
                 self._deliver(delivery, connection, deadline)
             except UnknownTopicIdError:
-                self._session.forget(topic)
+                self.session.forget(topic)
                 if attempt == MAX_REROUTES - 1:
                     raise
                 continue
@@ -76,7 +76,7 @@ class Sender:
             try:
                 self._send_all(columns, batch, durability, deadline)
             except UnknownTopicIdError:
-                self._session.forget(topic)
+                self.session.forget(topic)
                 if attempt == MAX_REROUTES - 1 or batch.acknowledged:
                     raise
                 continue
@@ -86,10 +86,10 @@ class Sender:
     def _topic(self, name: str, partition: int | None, deadline: Deadline) -> TopicEntry:
         """Return the topic, made if need be; asked for anew if it did not have that partition when last seen."""
         try:
-            topic = self._session.topic(name, deadline, auto_create=True)
+            topic = self.session.topic(name, deadline, auto_create=True)
             if partition is not None and partition >= topic.partitions:
-                self._session.directory.forget(topic.name)
-                topic = self._session.topic(name, deadline, auto_create=True)
+                self.session.directory.forget(topic.name)
+                topic = self.session.topic(name, deadline, auto_create=True)
         except TidelogError as error:
             raise _with_details(error, stored=False) from error
         return topic
@@ -124,7 +124,7 @@ class Sender:
             except TidelogError:
                 raise
             except BaseException:
-                self._session.interrupted()
+                self.session.interrupted()
                 raise
 
     def _choose_partition(self, topic: TopicEntry, record: Record) -> int:
@@ -132,16 +132,16 @@ class Sender:
             return check_partition(record.partition, topic.partitions, topic.shown)
         if record.key is not None:
             return partition_of(record.key, topic.partitions)
-        sticky = self._session.sticky(topic)
+        sticky = self.session.sticky(topic)
         if self._outbox.has_open_parcel(topic.id, sticky.current(topic.partitions)):
             return sticky.current(topic.partitions)
         return sticky.advance(topic.partitions)
 
     def _send_all(self, columns: Columns, batch: _Many, durability: int, deadline: Deadline) -> None:
         topic = batch.topic
-        limit = self._session.max_message_bytes(topic)
+        limit = self.session.max_message_bytes(topic)
         try:
-            for chunk in columns.chunks(topic.shown, topic.partitions, self._session.sticky(topic), limit):
+            for chunk in columns.chunks(topic.shown, topic.partitions, self.session.sticky(topic), limit):
                 if len(batch.pending) >= MAX_PRODUCES_IN_FLIGHT:
                     self._collect(batch, deadline)
                 connection = self._connection(deadline)
@@ -224,7 +224,7 @@ class Sender:
             assert isinstance(answer, ProduceReply | TidelogError)
             self._outbox.answered(send, answer, runtime.now(), runtime.chance())
             if isinstance(answer, ProduceReply):
-                self._session.directory.seen(answer.metadata_version)
+                self.session.directory.seen(answer.metadata_version)
         self._pump(connection)
 
 

@@ -165,6 +165,11 @@ def store(world: World, topic: str, count: int, *, partitions: int = 1, per_batc
     keeper.clock_us = None
 
 
+async def read(consumer: Any) -> list[bytes]:
+    """Return all values up to the end."""
+    return [message.value async for message in consumer]
+
+
 Test = Callable[[World], Awaitable[None]]
 
 

@@ -71,7 +71,7 @@ def test_a_fork_while_other_threads_are_in_calls() -> None:
         waiting = threading.Thread(target=wait)
         waiting.start()
         broker.wait_until(lambda: rule.fired == 1)
-        lock = client._session.link._lock  # type: ignore[union-attr]
+        lock = client._sessions.sender().session.lock
         with lock:
             in_child(lambda: client.produce("t", b"child", timeout=10))
         assert client.produce("t", b"parent").offset == 1

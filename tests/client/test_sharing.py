@@ -21,7 +21,7 @@ from tidelog.protocol.messages import Ping, Produce
 
 def on_their_way(client: Any) -> int:
     """Return how many messages of a client are not answered yet."""
-    outbox = (client._target if isinstance(client, Awaitable_) else client)._session.outbox
+    outbox = (client._target if isinstance(client, Awaitable_) else client)._sessions._latest.session.outbox
     return sum(len(parcel.deliveries) for lane in outbox._waiting for parcel in [*lane.unsent, *lane._in_flight])
 
 
@@ -209,6 +209,7 @@ async def test_a_call_without_a_limit_waits(world: World) -> None:
         for wrong in (-1, float("nan"), "1", True):
             with pytest.raises((ValueError, TypeError), match="timeout"):
                 await client.ping(timeout=wrong)
+        await world.elsewhere(lambda: world.broker.wait_for(Ping, 3))
     assert world.broker.count(Ping) == 3
     assert world.broker.count(Produce) == 1
 

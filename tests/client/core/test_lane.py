@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import pairwise
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.client.core.lane_driver import FOR_EVER, Driver, record
 
 from tidelog.client.core.lane import Verdict, judge
-from tidelog.client.core.outbox import Outbox, Send
+from tidelog.client.core.outbox import Outbox
 from tidelog.client.core.parcel import Delivery, Group, Parcel
 from tidelog.client.core.record import Record
 from tidelog.protocol.batch import decode_batch
@@ -25,209 +22,10 @@ from tidelog.protocol.errors import (
     ProtocolError,
     SequenceGapError,
     SequenceReusedError,
-    TidelogError,
     UnknownProducerError,
     UnknownTopicIdError,
 )
-from tidelog.protocol.messages import BatchResult, ErrorInfo, InitProducer, InitProducerReply, Produce, ProduceReply
-
-FOR_EVER = float("inf")
-
-
-def record(value: bytes, *, priority: int = 4) -> Record:
-    """Return a message to send."""
-    return Record(value, None, [], priority, None, 1, False, len(value))
-
-
-@dataclass
-class Broker:
-    """What a broker does with the batches of one partition: about twenty lines that are easily seen to be right."""
-
-    stored: list[bytes] = field(default_factory=list)
-    producers: dict[int, dict[int, tuple[bytes, int]]] = field(default_factory=dict)
-    identities: int = 0
-
-    def init(self) -> InitProducerReply:
-        """Return a fresh identity."""
-        self.identities += 1
-        return InitProducerReply(self.identities, 0)
-
-    def produce(self, bulk: bytes) -> ProduceReply | TidelogError:
-        """Store the next batch, answer a repeat, refuse everything else."""
-        batch = decode_batch(bulk)
-        header, values = batch.header, [value or b"" for value in batch.values]
-        known = self.producers.get(header.producer_id)
-        if known is None:
-            if header.base_sequence:
-                return UnknownProducerError("unknown")
-            known = self.producers[header.producer_id] = {}
-        if header.base_sequence in known:
-            first, offset = known[header.base_sequence]
-            return self.reply(offset, len(values)) if first == bytes(bulk) else SequenceReusedError("reused")
-        if header.base_sequence != max(known, default=-1) + 1:
-            return SequenceGapError("gap")
-        known[header.base_sequence] = (bytes(bulk), len(self.stored))
-        self.stored += values
-        return self.reply(len(self.stored) - len(values), len(values))
-
-    def reply(self, offset: int, count: int) -> ProduceReply:
-        """Return the answer for a stored batch."""
-        return ProduceReply(1, 3, [BatchResult(offset, 0, count)])
-
-
-class Driver:
-    """An outbox and a broker, and what lies between: requests that wait, answers that wait."""
-
-    def __init__(self) -> None:
-        self.outbox = Outbox()
-        self.broker = Broker()
-        self.now = 0.0
-        self.wire: list[Send] = []
-        self.answers: list[tuple[Send, ProduceReply | TidelogError]] = []
-        self.waiting: dict[bytes, Delivery] = {}
-        self.sent = 0
-
-    def pump(self) -> None:
-        """Put on the wire what the outbox has."""
-        while (send := self.outbox.next_send(self.now)) is not None:
-            self.wire.append(send)
-
-    def submit(self) -> bytes:
-        """Send one more unique message."""
-        value = b"%d" % self.sent
-        self.sent += 1
-        self.waiting[value] = self.outbox.join(1, 0, record(value), durability=0, deadline=FOR_EVER)
-        self.pump()
-        return value
-
-    def act(self, refusal: TidelogError | None = None) -> None:
-        """Have the broker take the next request, or refuse it without a look."""
-        send = self.wire.pop(0)
-        if isinstance(send.message, InitProducer):
-            self.outbox.identified(self.broker.init())
-            self.pump()
-            return
-        assert isinstance(send.message, Produce)
-        assert send.bulk is not None
-        self.answers.append((send, refusal or self.broker.produce(bytes(send.bulk))))
-
-    def answer(self) -> None:
-        """Bring the oldest answer back."""
-        send, reply = self.answers.pop(0)
-        self.outbox.answered(send, reply, self.now, 0.5)
-        self.pump()
-
-    def cut(self) -> None:
-        """Lose the connection with all that is on it."""
-        self.wire.clear()
-        self.answers.clear()
-        self.outbox.lost()
-        self.pump()
-
-    def drain(self) -> None:
-        """Let everything come to its end."""
-        for _ in range(10_000):
-            if self.wire:
-                self.act()
-            elif self.answers:
-                self.answer()
-            elif self.outbox.next_due(self.now) < FOR_EVER:
-                self.now = self.outbox.next_due(self.now)
-                self.pump()
-            else:
-                return
-        raise AssertionError("it never comes to an end")
-
-
-class Sending(RuleBasedStateMachine):
-    """Any order of sends, answers, refusals, cuts and leaving callers."""
-
-    @initialize()
-    def begin(self) -> None:
-        """Start with nothing."""
-        self.driver = Driver()
-        self.abandoned: set[bytes] = set()
-        self.refused: set[bytes] = set()
-
-    @rule(count=st.integers(1, 5))
-    def send(self, count: int) -> None:
-        """Some callers send a message each."""
-        for _ in range(count):
-            self.driver.submit()
-
-    @precondition(lambda self: self.driver.wire)
-    @rule()
-    def act(self) -> None:
-        """The broker acts on the next request."""
-        self.driver.act()
-
-    @precondition(lambda self: self.driver.wire and self.driver.wire[0].parcel is not None)
-    @rule(error=st.sampled_from([OverloadedError("busy"), InvalidBatchError("bad"), DiskFullError("full")]))
-    def refuse(self, error: TidelogError) -> None:
-        """The broker refuses the next batch, and with it all that follow. It takes a repeat's bytes as it took the
-        first copy's, so that one can only be refused for the moment."""
-        parcel = self.driver.wire[0].parcel
-        assert parcel is not None
-        self.driver.act(OverloadedError("busy") if parcel.sends > 1 else error)
-
-    @precondition(lambda self: self.driver.answers)
-    @rule()
-    def answer(self) -> None:
-        """The oldest answer arrives."""
-        self.driver.answer()
-
-    @rule()
-    def cut(self) -> None:
-        """The connection breaks."""
-        self.driver.cut()
-
-    @rule(seconds=st.floats(0.01, 3))
-    def wait(self, seconds: float) -> None:
-        """Time passes, and with it pauses."""
-        self.driver.now += seconds
-        self.driver.pump()
-
-    @precondition(lambda self: self.driver.waiting)
-    @rule(data=st.data())
-    def leave(self, data: st.DataObject) -> None:
-        """A caller stops waiting."""
-        open_ones = sorted(value for value, delivery in self.driver.waiting.items() if not delivery.done)
-        if open_ones:
-            value = data.draw(st.sampled_from(open_ones))
-            if self.driver.outbox.withdraw(self.driver.waiting.pop(value)):
-                self.refused.add(value)
-            self.abandoned.add(value)
-
-    @invariant()
-    def nothing_twice(self) -> None:
-        """No message is stored twice, none that its caller was told is not stored, and what was promised is there."""
-        stored = self.driver.broker.stored
-        assert len(set(stored)) == len(stored)
-        assert not self.refused & set(stored)
-        assert self.driver.outbox.in_flight <= 32
-        for value, delivery in self.driver.waiting.items():
-            if delivery.result is not None:
-                assert stored[delivery.result.base_offset + delivery.index] == value
-            if delivery.error is not None and delivery.error.details.get("stored") is False:
-                assert value not in stored
-
-    def teardown(self) -> None:
-        """In the end every caller that stayed knows, and what was stored is in the order it was sent."""
-        self.driver.drain()
-        self.nothing_twice()
-        for value, delivery in self.driver.waiting.items():
-            assert delivery.done, value
-            assert (delivery.result is None) == (delivery.error is not None)
-            assert isinstance(delivery.error, InvalidBatchError | None)
-        numbers = [int(value) for value in self.driver.broker.stored]
-        assert numbers == sorted(numbers)
-
-
-Sending.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestSending = Sending.TestCase
-TestSending.__doc__ = (
-    "Whatever happens on the way, each message is stored at most once, in order, and its caller is told."
-)
+from tidelog.protocol.messages import BatchResult, ErrorInfo, InitProducer, ProduceReply
 
 
 def test_batches_are_numbered_and_pipelined() -> None:
