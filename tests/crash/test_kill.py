@@ -22,6 +22,7 @@ from tests.helpers.producing import PARTITIONS, ProducingProcess
 from tests.helpers.proxy import Proxy, Rule
 
 from tidelog.client.blocking.client import Client
+from tidelog.client.errors import OutcomeUnknownError
 from tidelog.client.message import Message
 from tidelog.client.receipt import Receipt
 from tidelog.protocol.api import Api
@@ -206,3 +207,35 @@ def test_repeat_over_a_restart(tmp_path: Path, durability: str) -> None:
             assert [receipt.offset for receipt in receipts] == [1]
         final = read_all(broker.url)
     assert [event.offset for event in final if isinstance(event, Read)] == [0, 1]
+
+
+@pytest.mark.timeout(120)
+def test_a_broker_that_stands_still(tmp_path: Path) -> None:
+    """A call to a paused broker ends with its timeout, its outcome unknown; afterwards it is stored once at most."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        with Client(broker.url) as client:
+            client.topics.create(TOPIC, partitions=1)
+            assert client.produce(TOPIC, payload("p", 0)).offset == 0
+            broker.pause()
+            with pytest.raises(OutcomeUnknownError):
+                client.produce(TOPIC, payload("p", 1), timeout=0.5)
+            broker.resume()
+            assert client.produce(TOPIC, payload("p", 2)).offset in (1, 2)
+        final = read_all(broker.url)
+    invokes: list[AnyEvent] = [Invoke(operation=str(n), producer="p", first=n) for n in range(3)]
+    assert violations(History([*invokes, Ok(operation="0", partition=f"{TOPIC}/0", offsets=[0]), *final])) == []
+
+
+@pytest.mark.timeout(120)
+def test_a_half_open_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that swallows everything costs one call its timeout; the next call goes over a new one."""
+    monkeypatch.setattr("tidelog.client.blocking.link.HUNG_S", 0.5)
+    with BrokerProcess(tmp_path / "data") as broker, Proxy(*broker.address) as proxy, Client(proxy.url) as client:
+        client.topics.create(TOPIC, partitions=1)
+        assert client.produce(TOPIC, payload("p", 0)).offset == 0
+        rule = proxy.swallow(Api.PRODUCE, replies=False)
+        with pytest.raises(OutcomeUnknownError):
+            client.produce(TOPIC, payload("p", 1), timeout=1)
+        assert rule.fired == 1
+        assert client.produce(TOPIC, payload("p", 2), timeout=20).offset == 1
+        assert client.ping(timeout=20) is not None
