@@ -93,11 +93,12 @@ class Life:
             self.fail_sync()
 
     def interrupt(self, operation: str, path: str) -> None:
-        """Append while another thread is between two steps of its task."""
+        """Go on while another thread is between two steps of its task, now and then in a third thread."""
         if self.rng.random() < 0.25:
-            hook, self.driver.files.before_each = self.driver.files.before_each, None
-            self.driver.append()
-            self.driver.files.before_each = hook
+            driver = self.driver
+            hook, driver.files.before_each = driver.files.before_each, None
+            self.rng.choices((driver.append, driver.sync, driver.upkeep, driver.expire), (8, 1, 1, 1))[0]()
+            driver.files.before_each = hook
 
     def stop(self) -> None:
         """Stop cleanly and start again."""
