@@ -245,6 +245,7 @@ class Broker:
             "tidelog_sync_rounds_total": commit.rounds,
             "tidelog_synced_logs_total": commit.synced_logs,
             "tidelog_failed_syncs_total": commit.failed_syncs,
+            "tidelog_failed_upkeep_steps_total": held.failed_upkeep_steps,
             "tidelog_clock_jumps_total": self._time.jumps,
             "tidelog_loop_lag_seconds": self._heartbeat.max_lag_us / 1e6,
         }
@@ -257,6 +258,8 @@ class Broker:
             "serving",
             url=" ".join(map(str, self.addresses)),
             partitions=found.partitions,
+            offline=len(found.offline),
+            strays=len(found.strays),
             recovered_in_ms=found.duration_us // 1000,
             scanned_bytes=found.scanned_bytes,
             torn=found.torn,

@@ -27,7 +27,7 @@ HELP: dict[str, str] = {
     "tidelog_produced_records_total": "Records stored.",
     "tidelog_produce_request_bytes_total": "Bytes of the batches in produce requests, stored or not.",
     "tidelog_duplicate_batches_total": "Batches that were stored before, and answered with the first receipt.",
-    "tidelog_refused_batches_total": "Batches of which nothing was stored.",
+    "tidelog_refused_batches_total": "Batches answered with an error; after a failed sync one may still be stored.",
     "tidelog_fetched_bytes_total": "Bytes of stored batches given to readers.",
     "tidelog_fetches_waited_total": "Fetches that had to wait for messages.",
     "tidelog_cold_reads_total": "Replies whose bytes had to be read from the disk first.",
@@ -45,7 +45,8 @@ HELP: dict[str, str] = {
     "tidelog_sync_rounds_total": "Rounds of group commit.",
     "tidelog_synced_logs_total": "Logs synced, over all rounds.",
     "tidelog_failed_syncs_total": "Syncs that failed; each fenced its log.",
-    "tidelog_clock_jumps_total": "Forward steps of the wall clock that were not believed at once.",
+    "tidelog_failed_upkeep_steps_total": "Segments, indexes, snapshots and marks that could not be made; tried again.",
+    "tidelog_clock_jumps_total": "Forward steps of the wall clock of over an hour; each delays retention by age.",
     "tidelog_loop_lag_seconds": "The longest the event loop was late within the last half minute to minute.",
 }
 """Every metric by name, without labels."""

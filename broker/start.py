@@ -98,7 +98,6 @@ def _note(
         name = f"{short_name(record.name)}/{index}"
         if isinstance(result, TidelogError):
             report.offline[name] = result.message
-            services.report("partition offline", partition=name, why=result.message)
             continue
         report.partitions += 1
         found = result.log.recovery

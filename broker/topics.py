@@ -46,6 +46,7 @@ class TopicsStatistics:
     producers: int
     expired_segments: int
     expired_bytes: int
+    failed_upkeep_steps: int
 
 
 class Topics:
@@ -236,6 +237,7 @@ class Topics:
             producers=sum(one.producers for one in partitions),
             expired_segments=self._expired_segments,
             expired_bytes=self._expired_bytes,
+            failed_upkeep_steps=self._services.upkeep.failed_steps,
         )
 
     def _partitions(self) -> list[Partition]:

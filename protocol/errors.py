@@ -217,7 +217,7 @@ class NotFoundError(TidelogError):
 
 
 class LogFencedError(TidelogError):
-    """A sync of this log failed, so it takes no writes until it is reopened; reads go on."""
+    """A sync failed: what waited for it is stored or lost; the log takes no writes until it is reopened."""
 
     code, number = "LOG_FENCED", 50
 

@@ -34,6 +34,7 @@ class Produce(Message):
 class BatchResult(Message):
     """What became of one batch. With `error` nothing of it was stored, and nothing after it in the request either.
 
+    But for LOG_FENCED: a batch that was appended and whose sync failed may be stored after all, or lost.
     `duplicate`: it was stored before; the offsets are those of the first time.
     `duplicates`: (index in the batch, first offset) of records left out because their dedup id was known.
     """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,8 @@ from tidelog.broker.app import Broker
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.config import Config
 from tidelog.broker.errors import DataDirLockedError, StorageError, UnsupportedError
+from tidelog.broker.logging import configure, silence
+from tidelog.broker.metrics import HELP
 from tidelog.broker.server import CannotListenError
 from tidelog.broker.storage.files import DiskFiles
 from tidelog.protocol.batch import decode_batch, encode_batch
@@ -27,6 +32,8 @@ from tidelog.protocol.messages import (
     Ping,
     Produce,
     ProduceReply,
+    Stats,
+    StatsReply,
 )
 
 pytestmark = pytest.mark.trio
@@ -78,6 +85,28 @@ async def test_a_second_broker_on_the_folder_is_refused(tmp_path: Path) -> None:
             await second.run(listen=False)
     async with running_broker(files=DiskFiles(tmp_path)):
         pass
+
+
+async def test_the_start_says_what_it_found(tmp_path: Path) -> None:
+    """Partitions that cannot serve, folders of nobody: each is one line of the log, with the counts in `serving`."""
+    async with running_broker(files=DiskFiles(tmp_path)) as running:
+        await running.topic(await running.greeted(), partitions=2)
+    shutil.rmtree(tmp_path / "partitions" / "1-1")
+    (tmp_path / "partitions" / "9-9").mkdir()
+    stream = io.StringIO()
+    configure("info", "json", stream)
+    try:
+        async with running_broker(files=DiskFiles(tmp_path)) as running:
+            reply = (await (await running.greeted()).ask(Stats())).message
+    finally:
+        silence()
+    events = [json.loads(line) for line in stream.getvalue().splitlines()]
+    named = {event["event"]: event for event in events}
+    assert len(named) == len(events)
+    assert (named["partition offline"]["partition"], named["stray folder"]["folder"]) == ("t/1", "partitions/9-9")
+    assert [named["serving"][key] for key in ("partitions", "offline", "strays", "damaged_records")] == [1, 1, 1, 0]
+    assert isinstance(reply, StatsReply)
+    assert set(HELP) - {name.split("{")[0] for name in reply.values} <= {"tidelog_errors_total"}
 
 
 async def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
