@@ -13,7 +13,7 @@ from typing import Protocol
 HOUR_US = 3_600_000_000
 
 CLOCK_JUMP_US = HOUR_US
-"""A forward step of the wall clock by more than this is not believed at once."""
+"""A forward step of the wall clock by more than this is followed, but nothing is removed by its age for a while."""
 
 CLOCK_HOLD_US = 24 * HOUR_US
 """How long nothing is removed by its age after such a step, unless the step is undone."""

@@ -39,6 +39,17 @@ def test_time_follows_the_wall_but_never_back() -> None:
     assert time.now_us() == START + SECOND + 1
 
 
+def test_a_step_forward_is_followed_at_once() -> None:
+    """Appends get the new time whatever the step; undone, they stay there until the wall clock has caught up."""
+    clock, time = started()
+    clock.step_wall(YEAR)
+    assert time.now_us() == START + 2 * HOUR + YEAR
+    clock.step_wall(-YEAR)
+    assert time.now_us() == START + 2 * HOUR + YEAR
+    clock.advance(YEAR + 1)
+    assert time.now_us() == START + 2 * HOUR + YEAR + 1
+
+
 def test_no_age_retention_in_the_first_hour() -> None:
     """At a start a step cannot be told from downtime: nothing is removed by age within an hour of it."""
     clock, time = make()
