@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import pty
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.helpers.command_line import open_terminal
 
 from tidelog.client.cli import progress
 
@@ -18,7 +18,7 @@ from tidelog.client.cli import progress
 @contextmanager
 def terminal(quiet_s: float = 0.0) -> Iterator[list[str]]:
     """Make standard error a terminal; afterwards the list has what it showed."""
-    ours, theirs = pty.openpty()
+    ours, theirs = open_terminal()
     shown: list[str] = []
     stream = io.TextIOWrapper(io.FileIO(theirs, "w"), "utf-8", write_through=True)
     with pytest.MonkeyPatch.context() as patch:
