@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..protocol.errors import NotFoundError, TidelogError
 from ..protocol.messages import (
@@ -19,7 +20,11 @@ from .errors import storage_error
 from .offload import Offload
 from .storage.log import Log
 from .storage.reader import FileSlice
+from .storage.warming import Warming
 from .time_filter import TimeRange, leave_out
+
+WARMINGS = 3
+"""Times a fetch has its bytes read in: an index, the batches, and once more should the cache have lost them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,45 @@ class Fetcher:
     def fetch(
         self, position: FetchPosition, max_bytes: int, times_us: TimeRange | None = None
     ) -> Fetched | Deferred[Fetched]:
-        """Read from a position; deferred only to look at the times of batches that are not in memory."""
+        """Read from a position; deferred when something must come from the disk first."""
+        warming = None if self.gone is not None else self.log.begin_warming(position.offset, max_bytes=max_bytes)
+        if warming is None:
+            return self._fetch_warm(position, max_bytes, times_us)
+        answer: Deferred[Fetched] = Deferred()
+        self._warm(position, max_bytes, times_us, warming, answer, WARMINGS)
+        return answer
+
+    def _warm(
+        self,
+        position: FetchPosition,
+        max_bytes: int,
+        times_us: TimeRange | None,
+        warming: Warming,
+        answer: Deferred[Fetched],
+        left: int,
+    ) -> None:
+        """Have a worker read in what the fetch needs, look whether that was all, then fetch."""
+        log = self.log
+
+        def done() -> None:
+            if warming.error is not None:
+                answer.resolve(self._failed(position, storage_error(warming.error, f"reading {warming.place}")))
+                return
+            again = log.begin_warming(position.offset, max_bytes=max_bytes) if left > 1 and log is self.log else None
+            if again is not None:
+                self._warm(position, max_bytes, times_us, again, answer, left - 1)
+                return
+            fetched = self._fetch_warm(position, max_bytes, times_us)
+            if isinstance(fetched, Deferred):
+                fetched.on_done(partial(_pass_on, answer))
+            else:
+                answer.resolve(fetched)
+
+        self._offload(warming.run, done)
+
+    def _fetch_warm(
+        self, position: FetchPosition, max_bytes: int, times_us: TimeRange | None = None
+    ) -> Fetched | Deferred[Fetched]:
         try:
             self._check(position)
             read = self.log.read(position.offset, max_bytes=max_bytes, upto=self._visible())
@@ -91,8 +134,8 @@ class Fetcher:
         def done() -> None:
             log.finish_verify(task)
             self._found()
-            fetched = self.fetch(position, max_bytes)
-            assert isinstance(fetched, Fetched), "only a filtered fetch is deferred"
+            fetched = self._fetch_warm(position, max_bytes)
+            assert isinstance(fetched, Fetched), "only a filtered fetch is deferred once its bytes were read"
             answer.resolve(fetched)
 
         self._offload(task.run, done)
@@ -199,3 +242,7 @@ class Fetcher:
 
     def _offset_answer(self, offset: int) -> OffsetAnswer:
         return OffsetAnswer(offset, self.log.start_offset, self._visible(), self.log.epoch_of(offset))
+
+
+def _pass_on(answer: Deferred[Fetched], later: Deferred[Fetched]) -> None:
+    answer.resolve(later.result())

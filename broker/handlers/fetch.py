@@ -105,6 +105,7 @@ class _Reading:
             fetched = _refused(position, error)
         if isinstance(fetched, Deferred):
             self._pending += 1
+            self._context.metrics.cold_reads += not self._request.verify
             fetched.on_done(partial(self._read_later, place))
         else:
             self._keep(place, fetched)

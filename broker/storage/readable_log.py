@@ -5,6 +5,7 @@ from .damage import DamagedRange
 from .log_state import LogState
 from .reader import LogRead, Reader
 from .verify import VerifyTask
+from .warming import Warming
 
 
 class ReadableLog:
@@ -56,6 +57,13 @@ class ReadableLog:
         OffsetOutOfRangeError, and CorruptError with the next readable offset.
         """
         return self._reader.read(offset, max_bytes, self.end_offset if upto is None else upto)
+
+    def begin_warming(self, offset: int, *, max_bytes: int) -> Warming | None:
+        """Return what a thread must read in so that a `read` does not wait for the disk, None when it would not.
+
+        Ask again after it ran: a segment that was closed is opened in two steps.
+        """
+        return self._reader.begin_warming(offset, max_bytes)
 
     def batch_at(self, offset: int) -> memoryview:
         """Return the stored batch that holds an offset."""

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ...protocol.batch import HEADER_BYTES
+from ...protocol.segment_header import SEGMENT_HEADER_BYTES
 from ..errors import OffsetOutOfRangeError
 from .damage import Damage, DamagedRange
 from .files import File
@@ -23,6 +25,7 @@ from .lookup import (
 )
 from .segment import Segment
 from .segments import Segments
+from .warming import Warming, is_header_in_memory, is_in_memory
 
 T = TypeVar("T")
 
@@ -62,6 +65,25 @@ class Reader:
     @property
     def _end_offset(self) -> int:
         return self._segments.active.end_offset
+
+    def begin_warming(self, offset: int, max_bytes: int) -> Warming | None:
+        """Return what a thread must read in before `read`, None when that would not wait for the disk."""
+        segment = self._segments.all[self._segments.place_of(offset)]
+        files, folder = self._segments.files, self._segments.folder
+        if not segment.is_readable:
+            return None
+        if segment.file is None or segment.index is None:
+            # Its index lies in files of its own: whoever lost the header page has lost them too.
+            is_warm = is_header_in_memory(files, segment.path)
+            return None if is_warm else Warming(files, folder, segment, 0, SEGMENT_HEADER_BYTES)
+        position = self._known_position(segment, offset)
+        if position is None:
+            row = segment.index.at_offset(offset)
+            position = segment.index.row(row).position if row >= 0 else SEGMENT_HEADER_BYTES
+        length = min(max(max_bytes, HEADER_BYTES), segment.end_position - position)
+        if length <= 0 or is_in_memory(segment.file, position, length):
+            return None
+        return Warming(files, folder, segment, position, length)
 
     def read(self, offset: int, max_bytes: int, upto: int) -> LogRead:
         """Return batches from `offset` on: one at least, then as many as fit, none past `upto`."""

@@ -67,7 +67,7 @@ async def test_a_cold_fetch_does_not_stop_the_loop(tmp_path: Path, disk: Disk) -
         disk.gate.set()
         assert decode_batch((await peer.reply()).bulk).values.to_list() == [b"cold"]
         assert not disk.on_loop
-        assert await metric(other, "tidelog_cold_reads_total") == 1
+        assert await metric(other, "tidelog_cold_reads_total") >= 1
 
 
 async def test_a_disk_that_fails_is_an_error_in_the_result(tmp_path: Path, disk: Disk) -> None:
@@ -83,7 +83,7 @@ async def test_a_disk_that_fails_is_an_error_in_the_result(tmp_path: Path, disk:
         assert result.error is not None
         error = result.error.error()
         assert isinstance(error, StorageError)
-        assert " at 4096, found Input/output error" in error.message
+        assert " at 4096 to work, found EIO: Input/output error" in error.message
         assert len(reply.bulk) == 0
         assert isinstance((await peer.ask(Get("default/t", 1, 0, 0))).error, StorageError)
         disk.error = None
