@@ -39,6 +39,12 @@ class Damage:
     def __repr__(self) -> str:
         return f"<Damage {self._ranges}>"
 
+    def copy(self) -> "Damage":
+        """Return what is known now, to which a thread can add."""
+        copy = Damage()
+        copy._ranges = self.ranges
+        return copy
+
     @property
     def ranges(self) -> list[DamagedRange]:
         """All ranges that are known."""

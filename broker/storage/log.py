@@ -48,7 +48,7 @@ class Log(ReadableLog):
         self._snapshots = SnapshotSchedule(state.segments, self._writer, state.epochs, state.fold, state.log_id)
         self._snapshots.kept, self._snapshots.bad = state.snapshots, state.bad_snapshots
         self._upkeep = Upkeep(state.segments, self._writer, state.mark, self._snapshots)
-        self._upkeep.unstored += state.unstored
+        self._segments.unstored += state.unstored
         self._synced_offset = state.segments.active.end_offset
         self._synced_bytes = 0
         self._sync: SyncTask | None = None
@@ -198,7 +198,7 @@ class Log(ReadableLog):
             self._writer.rolls.remove(roll)
             roll.new.path = roll.final_path
             if roll.old.is_sealed:
-                self._upkeep.unstored.append(roll.old)
+                self._segments.unstored.append(roll.old)
             self._snapshots.is_due = True
 
     def begin_upkeep(self, now_us: int, monotonic_us: int) -> UpkeepTask | None:
@@ -238,7 +238,6 @@ class Log(ReadableLog):
         if count == 0:
             return None
         gone = [self._segments.remove_oldest() for _ in range(count)]
-        self._upkeep.unstored = [s for s in self._upkeep.unstored if s not in gone]
         self._damage.forget_before(self.start_offset)
         removed = sum(s.end_position for s in gone if s.size is not None)
         return Expired(self._segments.files, self.folder, gone, self.start_offset, removed)

@@ -10,10 +10,10 @@ from ...protocol.segment_header import SEGMENT_HEADER_BYTES
 from .entries import Entries, join
 from .files import Files
 from .fold import FIRST_FOLD_SECTION
+from .loading import IndexBuilder
 from .log_state import LogState
 from .scan import Gap, Place, Scan, SegmentBytes, has_data, highest_end_by_leader, scan_sealed, scan_tail
 from .segment import Segment
-from .segments import IndexBuilder
 from .snapshot import Snapshot, check_sections, restore_epochs, restore_index, restore_times
 from .synced_mark import Mark
 

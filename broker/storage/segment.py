@@ -90,6 +90,21 @@ class Segment:
         view = self.opened.view(self.capacity or self.opened.size())
         return SegmentBytes(view[: self.size] if self.size is not None else view, self.seed, self.opened.data_from)
 
+    def readable_bytes(self) -> SegmentBytes:
+        """Return its bytes for reading all of them: no more than the file has now, however long the map is."""
+        data = self.bytes()
+        return SegmentBytes(data.view[: self.opened.size()], data.seed, data.data_from)
+
+    def is_cut_short(self) -> bool:
+        """Whether somebody cut the file since it was mapped: touching what is gone would end the process."""
+        return self.file is not None and self.size is not None and self.file.size() < self.size
+
+    def take_over(self, copy: "Segment") -> None:
+        """Take over what was found out about a sealed segment by way of a copy."""
+        self.file, self.index, self.is_index_stored = copy.file, copy.index, copy.is_index_stored
+        self.gaps, self.capacity = copy.gaps, copy.capacity
+        self.take_times()
+
     def take_times(self) -> None:
         """Copy from a closed index what is asked for most often, so that it need not be loaded for that."""
         index = self.index

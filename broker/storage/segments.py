@@ -3,13 +3,10 @@
 from bisect import bisect_right
 from collections import OrderedDict
 
-from ...protocol.segment_header import SEGMENT_HEADER_BYTES
 from ..errors import StorageError, TidelogError, storage_error
 from .damage import Damage
-from .entries import Entries
 from .files import Files
-from .layout import index_paths
-from .scan import Place, scan_sealed
+from .loading import Find, Loader, LoadTask, NotLoadedError
 from .segment import Segment
 from .settings import LogSettings
 from .sparse_index import SparseIndex
@@ -26,6 +23,7 @@ class Segments:
         self.all: list[Segment] = []
         self.rebuilt = 0
         self.is_closed = False
+        self.unstored: list[Segment] = []  # sealed ones whose index is to be stored
         self._loaded: OrderedDict[int, Segment] = OrderedDict()
 
     def __repr__(self) -> str:
@@ -59,23 +57,31 @@ class Segments:
         """Forget the oldest segment. Whoever reads from its file keeps that open."""
         segment = self.all.pop(0)
         self._loaded.pop(segment.base_offset, None)
+        if segment in self.unstored:
+            self.unstored.remove(segment)
         return segment
 
     # ------------------------------------------------------------------------------------------ loading
 
-    def load(self, segment: Segment) -> SparseIndex:
-        """Open a segment and its index for reading. Raises StorageError, also when the log was closed."""
+    def load(self, segment: Segment, *, may_wait: bool = True) -> SparseIndex:
+        """Open a segment and its index for reading. Raises StorageError, also when the log was closed.
+
+        NotLoadedError where that takes a task (`begin_load`) because the caller may not wait.
+        """
         if self.is_closed:
             raise StorageError(f"expected an open log, found {self.folder} closed")
+        if segment.is_sealed and segment.is_cut_short():
+            self._unload(segment)
         if segment.index is None or segment.file is None:
+            if not may_wait:
+                raise NotLoadedError(segment)
             try:
-                self._open(segment)
+                if self._loader.open(segment):
+                    self._note_indexed(segment)
             except OSError as error:
                 raise storage_error(error, f"opening {segment.path}") from error
         if segment.is_sealed:
-            self._loaded[segment.base_offset] = segment
-            self._loaded.move_to_end(segment.base_offset)
-            self._unload_some(segment)
+            self._keep_loaded(segment)
         assert segment.index is not None
         return segment.index
 
@@ -99,71 +105,59 @@ class Segments:
         found = self.find_times(segment)
         return found.end_position if found is not None else 0
 
-    def _open(self, segment: Segment) -> None:
-        if segment.file is None:
-            segment.file = self.files.open(segment.path, writable=False)
-            segment.capacity = segment.file.size()
-            segment.file.view(segment.capacity)  # made here, where a refused map is an error with a name
-        if segment.index is None:
-            segment.index = self._stored_index(segment)
-            if segment.index is None:
-                self._rebuild(segment)
-            segment.take_times()
+    def begin_load(self, segment: Segment, *, is_misled: bool = False, find: Find | None = None) -> LoadTask:
+        """Return the work that opens a sealed segment, indexes it anew if `is_misled`, and looks something up in it."""
+        return LoadTask(self._loader, segment, self.damage, is_misled=is_misled, find=find)
 
-    def _stored_index(self, segment: Segment) -> SparseIndex | None:
-        offsets_path, times_path = index_paths(self.folder, segment.base_offset)
-        offsets = self.files.open_array(offsets_path, segment.seed)
-        times = self.files.open_array(times_path, segment.seed)
-        if offsets is None or times is None:
-            return None
-        index = SparseIndex.from_arrays(self.settings.index_interval_bytes, offsets, times)
-        if index is None or index.row(len(index) - 1).base_offset != segment.end_offset:
-            return None
-        segment.is_index_stored = True
-        return index
+    def finish_load(self, task: LoadTask) -> None:
+        """Take over what a task found out, unless the log was closed or retention has removed the segment since."""
+        segment = task.segment
+        if task.error is not None or self.is_closed or segment not in self.all:
+            return
+        segment.take_over(task.loaded)
+        if task.is_indexed:
+            self._note_indexed(segment)
+        for found in task.damage.take_new():
+            self.damage.add(found.start, found.end)
+        self._keep_loaded(segment)
+
+    @property
+    def _loader(self) -> Loader:
+        return Loader(self.files, self.folder, self.settings.index_interval_bytes)
+
+    def _keep_loaded(self, segment: Segment) -> None:
+        self._loaded[segment.base_offset] = segment
+        self._loaded.move_to_end(segment.base_offset)
+        self._unload_some(segment)
+
+    def _unload(self, segment: Segment) -> None:
+        # The last slice or view that somebody holds closes the file.
+        segment.file = segment.index = None
+        self._loaded.pop(segment.base_offset, None)
+        if segment in self.unstored:
+            self.unstored.remove(segment)
 
     def _unload_some(self, asked: Segment) -> None:
         excess = len(self._loaded) - self.settings.max_open_segments
-        for base_offset, segment in list(self._loaded.items()):
+        for segment in list(self._loaded.values()):
             if excess <= 0:
                 return
-            if segment.is_index_stored and segment is not asked and segment is not self.all[-1]:
-                # The last slice or view that somebody holds closes the file.
-                segment.file = segment.index = None
-                del self._loaded[base_offset]
+            # An index with gaps is never stored, and is made again.
+            is_kept = segment.is_index_stored or bool(segment.gaps)
+            if is_kept and segment is not asked and segment is not self.all[-1]:
+                self._unload(segment)
                 excess -= 1
 
     # --------------------------------------------------------------------------------------- rebuilding
 
     def rebuild(self, segment: Segment) -> None:
         """Read the segment's headers anew after a lookup landed on something else than it was promised."""
-        self._rebuild(segment)
-        if segment.is_sealed:
-            segment.take_times()
+        self._loader.index(segment)
+        self._note_indexed(segment)
 
-    def _rebuild(self, segment: Segment) -> None:
-        builder = IndexBuilder(self.settings.index_interval_bytes)
-        start = Place(SEGMENT_HEADER_BYTES, segment.base_offset)
-        found = scan_sealed(segment.bytes(), start, segment.end_offset, builder.accept)
-        segment.gaps = found.gaps
-        for gap in found.gaps:
+    def _note_indexed(self, segment: Segment) -> None:
+        for gap in segment.gaps:
             self.damage.add(gap.start, gap.end)
-        if segment.is_sealed:
-            builder.index.close(segment.end_offset, found.position, found.append_time_us)
-        segment.index = builder.index
-        segment.is_index_stored = False
+        if segment.is_sealed and segment not in self.unstored:
+            self.unstored.append(segment)
         self.rebuilt += 1
-
-
-class IndexBuilder:
-    """Build an index from the runs of batches that a scan accepts."""
-
-    def __init__(self, interval: int, index: SparseIndex | None = None, end_position: int = 0) -> None:
-        self.index = SparseIndex(interval) if index is None else index
-        self._end_position = end_position
-
-    def accept(self, entries: Entries) -> None:
-        """Take in a run; its first batch gets a row when bytes before it were skipped."""
-        first = int(entries[0]["position"])
-        self.index.add_all(entries, [first] if first != self._end_position else [])
-        self._end_position = int(entries[-1]["position"]) + int(entries[-1]["length"])

@@ -11,11 +11,11 @@ from ...protocol.segment_header import SEGMENT_HEADER_BYTES
 from .entries import Entries
 from .files import Files
 from .layout import recovered_path, segment_path
+from .loading import IndexBuilder
 from .replay import Tail
 from .roll import header_page, prepare_file
 from .scan import Gap
 from .segment import Segment, new_seed
-from .segments import IndexBuilder
 from .settings import LogSettings
 
 _CHUNK_BYTES = 1 << 20

@@ -63,10 +63,9 @@ class Upkeep:
         self._mark_synced_us: int | None = None
         self._task: UpkeepTask | None = None
         self._useless: list[File] = []
-        self.unstored: list[Segment] = []
 
     def __repr__(self) -> str:
-        return f"<Upkeep of {self._segments!r}, {len(self.unstored)} indexes to store>"
+        return f"<Upkeep of {self._segments!r}, {len(self._segments.unstored)} indexes to store>"
 
     @property
     def _files(self) -> Files:
@@ -74,8 +73,8 @@ class Upkeep:
 
     @property
     def waits(self) -> bool:
-        """Whether something is to be done that it was too early for."""
-        return self._mark.is_dirty or self._snapshots.waits
+        """Whether something is to be done that it was too early for, or that a reader left behind."""
+        return self._mark.is_dirty or self._snapshots.waits or bool(self._segments.unstored)
 
     def begin(self, now_us: int, monotonic_us: int, synced_offset: int) -> UpkeepTask | None:
         """Return what is to be done now; None when nothing is, or when a task is still out."""
@@ -162,8 +161,9 @@ class Upkeep:
 
     def _store(self) -> list[_Step]:
         # The index of a damaged segment stays in memory: what is stored does not tell where the gaps are.
-        self.unstored = [segment for segment in self.unstored if not segment.gaps]
-        return [self._store_index(segment) for segment in self.unstored]
+        unstored = self._segments.unstored
+        unstored[:] = [segment for segment in unstored if not segment.gaps]
+        return [self._store_index(segment) for segment in unstored]
 
     def _store_index(self, segment: Segment) -> _Step:
         index = segment.index
@@ -175,9 +175,10 @@ class Upkeep:
             self._files.save_array(times_path, index.times_array(), segment.seed)
 
         def done(worked: bool) -> None:
-            if worked and segment in self.unstored:
-                segment.is_index_stored = segment.index is index
-                self.unstored.remove(segment)
+            # Made anew meanwhile, it is stored again.
+            if worked and segment.index is index and segment in self._segments.unstored:
+                segment.is_index_stored = True
+                self._segments.unstored.remove(segment)
 
         return _Step(f"store {segment.base_offset}", run, done)
 

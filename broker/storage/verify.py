@@ -11,7 +11,7 @@ class VerifyTask:
     """Work for a thread; `damaged` says afterwards which offsets are."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
-        self._parts = [(run, run.file.view(run.file.size())) for run in runs]
+        self._parts = list(runs)
         self.damaged: list[DamagedRange] = []
 
     def __repr__(self) -> str:
@@ -19,7 +19,11 @@ class VerifyTask:
 
     def run(self) -> None:
         """Read and check every batch."""
-        for run, view in self._parts:
-            part = SegmentBytes(view[: run.end_position], run.segment.seed, run.file.data_from)
+        for run in self._parts:
+            size = run.file.size()
+            # No more than the file has now: it may have been longer when it was mapped.
+            part = SegmentBytes(
+                run.file.view(size)[: min(run.end_position, size)], run.segment.seed, run.file.data_from
+            )
             found = scan_sealed(part, Place(run.position, run.start), run.end, lambda _: None)
             self.damaged += [DamagedRange(gap.start, gap.end) for gap in found.gaps]
