@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import repeat
 from typing import TypeVar, overload
@@ -10,7 +10,7 @@ from typing import TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from ..protocol.batch import HeaderColumns, RecordBatch
+from ..protocol.batch import DEFAULT_PRIORITY, HeaderColumns, RecordBatch
 from .core.times import from_us
 from .headers import NO_HEADERS, Headers
 from .message import Message
@@ -124,23 +124,45 @@ class MessageBatch(Sequence[Message]):
 
     def messages(self) -> list[Message]:
         """Return the messages as objects, their bytes copied: what is kept of them does not hold the buffer."""
+        if len(self) == 1:
+            return [self._only()]
         own_times = self._records.own_timestamps_us is not None
         times = self.timestamps_us.tolist() if own_times else repeat(self._records.header.min_timestamp_us)
-        return [
-            *map(
-                Message,
-                repeat(self.topic, len(self)),
-                repeat(self.partition),
-                self.offsets.tolist(),
-                self.keys,
-                self.values,
-                times,
-                repeat(self.append_time_us),
+        columns: list[Iterable[object]] = [
+            repeat(self.topic, len(self)),
+            repeat(self.partition),
+            self.offsets.tolist(),
+            self.keys,
+            self.values,
+            times,
+            repeat(self.append_time_us),
+        ]
+        if self._records.headers is not None or self.priority != DEFAULT_PRIORITY or self.topic_count > 1:
+            columns += [
                 repeat(self.priority),
                 self.headers,
                 repeat(self.topic_count),
-            )
-        ]
+            ]  # 8 ns each: not if they are usual
+        return [*map(Message, *columns)]
+
+    def _only(self) -> Message:
+        """Return the one message. Columns of one entry cost as much as columns of a hundred, and single calls make
+        batches of one."""
+        at = self._start if self._rows is None else int(self._rows[0])
+        records, header = self._records, self._records.header
+        is_dense, own_times = records.routing.offset_deltas is None, records.own_timestamps_us
+        return Message(
+            self.topic,
+            self.partition,
+            header.base_offset + at if is_dense else int(records.offsets[at]),
+            None if records.keys is None else records.keys[at],
+            records.values[at],
+            header.min_timestamp_us if own_times is None else int(own_times[at]),
+            header.append_time_us,
+            header.priority,
+            NO_HEADERS if records.headers is None else Headers(records.headers[at]),
+            self.topic_count,
+        )
 
     def _slice(self, index: slice) -> MessageBatch:
         start, stop, step = index.indices(len(self))

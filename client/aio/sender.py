@@ -90,14 +90,14 @@ class Sender:
                 self.session.directory.forget(topic.name)
                 topic = await self.session.topic(name, deadline, auto_create=True)
         except TidelogError as error:
-            raise _with_details(error, stored=False) from error
+            raise _with_details(error, stored=False) from None
         return topic
 
     async def _connection(self, deadline: Deadline) -> Connection:
         try:
             return await self._link.connection(deadline)
         except TidelogError as error:
-            raise _with_details(error, stored=False) from error
+            raise _with_details(error, stored=False) from None
 
     def _join(
         self, connection: Connection, topic: TopicEntry, record: Record, durability: int, deadline: Deadline
@@ -129,6 +129,8 @@ class Sender:
     def _choose_partition(self, topic: TopicEntry, record: Record) -> int:
         if record.partition is not None:
             return check_partition(record.partition, topic.partitions, topic.shown)
+        if topic.partitions == 1:
+            return 0
         if record.key is not None:
             return partition_of(record.key, topic.partitions)
         sticky = self.session.sticky(topic)
@@ -152,7 +154,7 @@ class Sender:
         except TidelogError as error:
             batch.group.error = batch.group.error or error
             await self._settle(batch, deadline)
-            raise _with_details(error, acknowledged=batch.acknowledged) from error
+            raise _with_details(error, acknowledged=batch.acknowledged) from None
         finally:
             for _, delivery in batch.pending:
                 self._locked(partial(self._outbox.withdraw, delivery))
@@ -255,10 +257,10 @@ class _Many:
         """Take in where the records of a batch are."""
         result = delivery.result
         assert result is not None
-        self._offsets[chunk.rows] = np.arange(result.base_offset, result.base_offset + len(chunk))
+        self._offsets[chunk.rows] = np.arange(result.base_offset, result.base_offset + len(chunk.table))
         self._partitions[chunk.rows] = chunk.partition
         self._append_times_us[chunk.rows] = result.append_time_us
-        self.acknowledged += len(chunk)
+        self.acknowledged += len(chunk.table)
         promised = delivery.durability
         self._durability = promised if self._durability is None else min(self._durability, promised)
 

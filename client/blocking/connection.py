@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from ...protocol.connection import ClientConnection, Reply, State
@@ -107,27 +107,41 @@ class Connection:
             if not self._calls:
                 self._waits_since = runtime.now()
             self._calls[correlation_id] = call
-            self._outgoing.extend((memoryview(head),) if bulk is None else (memoryview(head), memoryview(bulk)))
-            self._flush()
+            self._put((head,) if bulk is None else (head, bulk), len(head) + (0 if bulk is None else len(bulk)))
             if self._outgoing and self._reader is not None:
                 self._poller.wake()  # so that it waits for room as well
         return call
 
+    def _put(self, pieces: Sequence[bytes | bytearray], size: int) -> None:
+        """Give the socket what it takes of a frame, and keep the rest."""
+        try:
+            if not self._outgoing:
+                try:
+                    sent = self._socket.sendmsg(pieces)
+                except (BlockingIOError, InterruptedError):
+                    sent = 0
+                if sent == size:
+                    return
+            else:
+                sent = 0
+            self._outgoing.extend([memoryview(piece) for piece in pieces])
+            self._sent(sent)
+        except OSError as error:
+            self._lost(error.strerror or str(error))
+        except BaseException:  # Ctrl-C between the socket and the buffer: nobody knows how much went out
+            self._lost("a send was interrupted")
+            raise
+
     def _flush(self) -> None:
-        """Give the socket what it takes."""
+        """Give the socket what it takes of what was kept."""
         try:
             while self._outgoing:
-                pieces = list(islice(self._outgoing, MAX_BUFFERS_PER_SEND))
-                count = self._socket.sendmsg(pieces)
-                if len(pieces) == len(self._outgoing) and count == sum(map(len, pieces)):
-                    self._outgoing.clear()
-                else:
-                    self._sent(count)
+                self._sent(self._socket.sendmsg(list(islice(self._outgoing, MAX_BUFFERS_PER_SEND))))
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
             self._lost(error.strerror or str(error))
-        except BaseException:  # Ctrl-C between the socket and the buffer: nobody knows how much went out
+        except BaseException:
             self._lost("a send was interrupted")
             raise
 

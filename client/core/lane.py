@@ -126,8 +126,10 @@ class Lane:
         if not self.unsent or self.state is LaneState.HELD or now < self.not_before:
             return None
         first = self.unsent[0]
-        if first.encoded is None and any(parcel.identity != self.identity for parcel in self._in_flight):
-            return None  # another identity's sequence does not protect the order
+        if first.encoded is None:
+            for parcel in self._in_flight:
+                if parcel.identity != self.identity:
+                    return None  # another identity's sequence does not protect the order
         return first
 
     def take(self, parcel: Parcel, identity: Identity) -> bytearray:
@@ -150,7 +152,8 @@ class Lane:
         parcel.answered(result, durability)
         self._in_flight.remove(parcel)
         self._backoff.reset()
-        self._settle(now, 0.0)
+        if self.state is LaneState.HELD:
+            self._settle(now, 0.0)
 
     def refused(self, parcel: Parcel, error: TidelogError, now: float, chance: float) -> None:
         """The parcel came back with an error; `chance` (0 to 1) spreads the pause before a repeat."""

@@ -16,7 +16,8 @@ from ...protocol.batch import encode_batch
 from ...protocol.errors import Detail, TidelogError
 from ...protocol.messages import BatchResult
 from ..headers import Pair
-from .columns import RECORD_OVERHEAD_BYTES, TARGET_BYTES, Chunk
+from .columns import Chunk
+from .cutting import RECORD_OVERHEAD_BYTES, TARGET_BYTES
 from .record import Record
 from .waiter import Waiter
 
@@ -114,7 +115,7 @@ class Parcel:
         if self.group is not None and self.group.error is not None and self.encoded is None:
             self.refused(self.group.error, stored=False)
             self.deliveries.clear()
-        return not all(delivery.is_abandoned for delivery in self.deliveries)
+        return any(not delivery.is_abandoned for delivery in self.deliveries)
 
     def encode(self, identity: Identity, sequence: int) -> bytearray:
         """Return the batch under a sequence number, which goes on growing where the one on the wire wraps; keep it for
@@ -212,7 +213,8 @@ class JoinedParcel(Parcel):
 def parcel_of(chunk: Chunk, durability: int, timestamp_us: int, deadline: float, group: Group) -> Parcel:
     """Return a parcel of one batch of a `produce_many`, with its one delivery."""
     parcel = Parcel(chunk.partition, chunk.priority, durability, timestamp_us, deadline)
-    parcel.values, parcel.keys, parcel.headers = chunk.values, chunk.keys, chunk.headers
-    parcel.timestamps_us, parcel.group = chunk.timestamps_us, group
+    table = chunk.table
+    parcel.values, parcel.keys, parcel.headers = table.values, table.keys, table.headers
+    parcel.timestamps_us, parcel.group = table.timestamps_us, group
     parcel.deliveries.append(Delivery(parcel))
     return parcel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +20,12 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 def partitions_of(keys: Sequence[bytes | None], partitions: int) -> npt.NDArray[np.int32]:
     """Return the partition of each key, NO_PARTITION where it is None."""
-    hashes = [NO_PARTITION if key is None else xxhash.xxh3_64_intdigest(key) % partitions for key in keys]
-    return np.array(hashes, dtype=np.int32)
+    try:
+        hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, cast("Sequence[bytes]", keys)), np.uint64, len(keys))
+    except TypeError:
+        found = [NO_PARTITION if key is None else xxhash.xxh3_64_intdigest(key) % partitions for key in keys]
+        return np.array(found, dtype=np.int32)
+    return (hashes % np.uint64(partitions)).astype(np.int32)
 
 
 class StickyPartitioner:

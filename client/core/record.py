@@ -21,6 +21,8 @@ from .times import to_us
 Data = bytes | bytearray | memoryview | str | None
 """What a value or a key may be: bytes-like, text (sent as UTF-8), or None (null, which is not the same as empty)."""
 
+_TRUTH_VALUES = (bool, np.bool_)
+_DURABILITIES = {durability.word: int(durability) for durability in Durability}
 _PLAIN = frozenset({bytes, type(None)})
 
 
@@ -125,7 +127,9 @@ def _header_name(name: str) -> str:
 
 def whole_number(found: object) -> int | None:
     """Return a whole number of any kind (numpy's too) as an int; None for what only looks like one."""
-    if isinstance(found, bool | np.bool_):
+    if type(found) is int:
+        return found
+    if isinstance(found, _TRUTH_VALUES):
         return None
     try:
         return index(cast("SupportsIndex", found))
@@ -163,12 +167,10 @@ def check_durability(durability: str | None) -> int:
     """Return the number on the wire of a durability word; 0 for the topic's own."""
     if durability is None:
         return 0
-    try:
-        return Durability.from_word(durability)
-    except AttributeError:
-        raise TypeError(f"durability: expected received, written or synced, found {durability!r}") from None
-    except ValueError as error:
-        raise ValueError(f"durability: {error}") from None
+    found = _DURABILITIES.get(durability)
+    if found is None:
+        raise ValueError(f"durability: expected received, written or synced, found {durability!r}")
+    return found
 
 
 def record_bytes(value: bytes | None, key: bytes | None, pairs: Sequence[Pair]) -> int:
