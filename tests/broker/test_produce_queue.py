@@ -141,3 +141,16 @@ def test_room_for_who_gave_up_goes_to_the_next() -> None:
     assert isinstance(deleted.error, UnknownTopicIdError)
     core.finish_round()
     assert [answer.result().results[0].base_offset for answer in (small, behind)] == [0, 0]
+
+
+def test_a_deleted_topic_waits_for_no_room() -> None:
+    """Its requests are answered, and others need not wait behind them."""
+    core = Core(max_unsynced_bytes=4_000)
+    kept, deleted = (core.create(name, 1, {"durability": "received"}).partition(0) for name in ("kept", "deleted"))
+    core.send(kept, batch(bytes(3_000)))
+    core.begin_round()
+    waiting = core.send(deleted, batch(bytes(3_000)))
+    deleted.delete(lambda: None)
+    assert isinstance(waiting.error, UnknownTopicIdError)
+    assert not core.send(kept, batch(b"small")).is_pending
+    core.finish_round()
