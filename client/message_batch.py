@@ -142,7 +142,7 @@ class MessageBatch(Sequence[Message]):
                 repeat(self.priority),
                 self.headers,
                 repeat(self.topic_count),
-            ]  # 8 ns each: not if they are usual
+            ]  # 8 ns each
         return [*map(Message, *columns)]
 
     def _only(self) -> Message:
