@@ -18,9 +18,7 @@ is told, and `link` makes a new one.
 from __future__ import annotations
 
 import socket
-from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
 
 from ...protocol.connection import ClientConnection, Reply, State
 from ...protocol.errors import (
@@ -31,12 +29,9 @@ from ...protocol.errors import (
 )
 from ...protocol.messages import BrokerLimits, Message
 from ..core.greeting import cut_short
+from ..core.unsent import Unsent
 from ..core.waiter import Waiter
 from . import runtime
-
-MAX_BUFFERS_PER_SEND = 64
-"""Pieces handed to one sendmsg; the kernel takes 1024."""
-
 
 MAX_SIT_S = 1.0
 """Then a waiting caller looks itself whether somebody reads: a signal can strike between leaving and handing on."""
@@ -68,7 +63,7 @@ class Connection:
         self._socket = sock
         self._poller = runtime.Poller(sock)
         self._protocol = ClientConnection(address, max_frame_bytes)
-        self._outgoing: deque[memoryview] = deque()
+        self._outgoing = Unsent()
         self._calls: dict[int, Call] = {}
         self._reader: Waiter | None = None
         self._sitting: dict[Waiter, None] = {}
@@ -124,8 +119,7 @@ class Connection:
                     return
             else:
                 sent = 0
-            self._outgoing.extend([memoryview(piece) for piece in pieces])
-            self._sent(sent)
+            self._outgoing.add(pieces, sent)
         except OSError as error:
             self._lost(error.strerror or str(error))
         except BaseException:  # Ctrl-C between the socket and the buffer: nobody knows how much went out
@@ -136,7 +130,7 @@ class Connection:
         """Give the socket what it takes of what was kept."""
         try:
             while self._outgoing:
-                self._sent(self._socket.sendmsg(list(islice(self._outgoing, MAX_BUFFERS_PER_SEND))))
+                self._outgoing.sent(self._socket.sendmsg(self._outgoing.pieces()))
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
@@ -144,15 +138,6 @@ class Connection:
         except BaseException:
             self._lost("a send was interrupted")
             raise
-
-    def _sent(self, count: int) -> None:
-        while count:
-            first = self._outgoing[0]
-            if count < len(first):
-                self._outgoing[0] = first[count:]
-                return
-            count -= len(first)
-            self._outgoing.popleft()
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
