@@ -15,8 +15,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import unasync  # pyright: ignore[reportMissingTypeStubs]
-
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "aio"
 TARGET = HERE / "blocking"
@@ -37,6 +35,8 @@ NOTICE = "# Generated from client/aio/{name} by client/generate.py: change that,
 
 def generate() -> dict[str, str]:
     """Return the generated files by name."""
+    import unasync  # a tool of development: an installed client does not have it
+
     names = sorted(path.name for path in SOURCE.glob("*.py") if path.name not in BY_HAND)
     with tempfile.TemporaryDirectory() as folder:
         rule = unasync.Rule(str(SOURCE), folder, additional_replacements=NAMES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from importlib.metadata import version
 from types import TracebackType
 
 import numpy as np
@@ -28,6 +27,7 @@ from ..health import Health, Pong, problems_of
 from ..message import Message
 from ..message_batch import MessageBatch
 from ..receipt import Receipt, ReceiptBatch
+from ..version import client_version
 from . import runtime
 from .consumer import AsyncConsumer
 from .reader import Reader
@@ -71,7 +71,7 @@ class AsyncClient:
         )
         self._namespace = where.namespace
         self._timeout = None if timeout is None else seconds("timeout", timeout)
-        self._sessions = Sessions(where, client_name or f"python-{os.getpid()}", version("tidelog"))
+        self._sessions = Sessions(where, client_name or f"python-{os.getpid()}", client_version())
         self._topics = AsyncTopics(self)
 
     def __repr__(self) -> str:

@@ -58,7 +58,7 @@ class Connection:
         self.limits: BrokerLimits | None = None
         self.home = runtime.home()
         self.replies = 0
-        """Received so far, that to Hello included."""
+        """Received so far that are no errors, that to Hello included: what this connection was good for."""
         self._socket = sock
         self._poller = runtime.Poller(sock)
         self._protocol = ClientConnection(address, max_frame_bytes)
@@ -246,7 +246,8 @@ class Connection:
         return True
 
     def _dispatch(self, reply: Reply) -> None:
-        self.replies += 1
+        if reply.error is None:
+            self.replies += 1
         call = self._calls.pop(reply.correlation_id, None)
         if call is None:  # a reply before this one led to a send that broke the connection
             return

@@ -165,21 +165,20 @@ class Link:
         self._ended.set()
 
     def _connect(self, deadline: Deadline) -> Connection:
-        pause_until = 0.0
+        pause_until, reason = 0.0, ""
         if self._current is not None:
-            pause_until = self._take_leave(self._current)
+            pause_until, reason = self._take_leave(self._current), str(self._current.error)
             self._current = None
         while True:
-            self._pause(pause_until, deadline)
+            self._pause(min(pause_until, deadline.at))
+            if pause_until >= deadline.at:
+                raise CannotConnectError(f"{reason} (tried for {deadline.seconds:g} s)", address=self.address)
             try:
                 return self._try_servers(deadline)
             except (CannotConnectError, ConnectionLostError, TooManyConnectionsError) as error:
                 if not self._has_connected:
                     raise
-                pause_until = runtime.now() + self._backoff.pause(runtime.chance())
-                if pause_until >= deadline.at:
-                    self._pause(deadline.at, deadline)
-                    raise CannotConnectError(f"{error} (tried for {deadline.seconds:g} s)", **error.details) from None
+                pause_until, reason = runtime.now() + self._backoff.pause(runtime.chance()), str(error)
 
     def _take_leave(self, broken: Connection) -> float:
         """Say that a connection is lost; return until when to wait before the next."""
@@ -192,9 +191,9 @@ class Link:
             return 0.0
         return self._lost_at + self._backoff.pause(runtime.chance())  # it was good for nothing but its greeting
 
-    def _pause(self, until: float, deadline: Deadline) -> None:
+    def _pause(self, until: float) -> None:
         if until:
-            self._ended.wait(min(until, deadline.at))
+            self._ended.wait(until)
         if self._closed is not None:
             raise copy_of(self._closed)
 

@@ -16,6 +16,7 @@ from tests.client.fake_store import LIMITS
 from tests.client.flavours import World, everywhere
 from tidelog import (
     AsyncClient,
+    BrokerClosingError,
     CannotConnectError,
     Client,
     ClosedError,
@@ -183,6 +184,19 @@ async def test_a_full_broker_says_so(world: World) -> None:
         with pytest.raises(TooManyConnectionsError, match="at most 1 connection"):
             await client.ping()
         await client.close()
+
+
+@everywhere
+async def test_a_broker_that_is_closing_is_not_stormed(world: World) -> None:
+    """It accepts connections and refuses every request: the client comes back with pauses, not in a tight loop."""
+    async with world.client() as client:
+        await client.ping()
+        rule = world.broker.when(Api.PING, Fault.REFUSE, error=BrokerClosingError("stopping"), times=10_000)
+        with pytest.raises(CannotConnectError, match="tried for"):
+            await client.ping(timeout=0.5)
+        assert 2 <= world.broker.accepted <= 10
+        rule.times = 0
+        await client.ping()
 
 
 @everywhere

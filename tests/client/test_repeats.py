@@ -47,6 +47,17 @@ async def test_a_message_whose_answer_was_lost_is_stored_once(world: World) -> N
 
 
 @everywhere
+async def test_an_answer_cut_at_any_byte(world: World) -> None:
+    """Wherever the answer to a produce ends, the message is stored once and has its receipt."""
+    async with world.client() as client:
+        for at, cut in enumerate(range(0, 50, 3)):
+            rule = world.broker.when(Api.PRODUCE, Fault.CUT, cut=cut)
+            assert (await client.produce("t", b"%d" % at)).offset == at
+            assert rule.fired == 1
+    assert world.broker.store.values("t") == [b"%d" % at for at in range(17)]
+
+
+@everywhere
 async def test_many_batches_survive_lost_connections(world: World) -> None:
     """A pipeline of batches is cut at every few answers: each is stored once, in order, with the right receipt."""
     values = [b"%06d" % at + b"x" * 2000 for at in range(2000)]

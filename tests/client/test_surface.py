@@ -6,6 +6,7 @@ import inspect
 import pickle
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ import pytest
 import tidelog
 from tests.client.flavours import TWINS
 from tidelog.client import generate
+
+needs_the_generator = pytest.mark.skipif(
+    find_spec("unasync") is None or find_spec("ruff") is None, reason="needs unasync and ruff: pip install tidelog[dev]"
+)
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -43,6 +48,7 @@ def test_both_clients_have_the_same_surface(kind: type) -> None:
         assert not inspect.iscoroutinefunction(member)
 
 
+@needs_the_generator
 def test_the_blocking_client_is_what_the_generator_makes() -> None:
     """The committed files equal the generation, and the check says so."""
     assert generate.out_of_date() == []
@@ -52,6 +58,7 @@ def test_the_blocking_client_is_what_the_generator_makes() -> None:
     assert (check.returncode, check.stderr) == (0, "")
 
 
+@needs_the_generator
 def test_the_generator_notices_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that was edited, removed, or is no longer generated is out of date."""
     for path in generate.TARGET.glob("*.py"):
