@@ -93,6 +93,19 @@ class Deferred(Generic[T]):
             self._call_back()
         return self.state is State.FAILED
 
+    def follow(self, found: T | Deferred[T]) -> None:
+        """Take the answer from elsewhere: what it is, or what it will be."""
+        if isinstance(found, Deferred):
+            cast("Deferred[T]", found).on_done(self._take_from)
+        else:
+            self.resolve(found)
+
+    def _take_from(self, other: Deferred[T]) -> None:
+        if other.error is not None:
+            self.fail(other.error)
+        else:
+            self.resolve(other.result())
+
     def withdraw(self) -> bool:
         """Say that the answer is not wanted any more; returns False when it came already. No callback is called."""
         if self.state is not State.PENDING:

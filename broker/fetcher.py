@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from ..protocol.errors import NotFoundError, TidelogError
 from ..protocol.messages import (
@@ -18,13 +19,14 @@ from ..protocol.messages import (
 from .deferred import Deferred
 from .errors import storage_error
 from .offload import Offload
+from .preparation import Look, look_after
+from .search import search
+from .storage.loading import NotReadyError
 from .storage.log import Log
 from .storage.reader import FileSlice
-from .storage.warming import Warming
 from .time_filter import TimeRange, leave_out
 
-WARMINGS = 3
-"""Times a fetch has its bytes read in: an index, the batches, and once more should the cache have lost them."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,47 +71,20 @@ class Fetcher:
         self, position: FetchPosition, max_bytes: int, times_us: TimeRange | None = None
     ) -> Fetched | Deferred[Fetched]:
         """Read from a position; deferred when something must come from the disk first."""
-        warming = None if self.gone is not None else self.log.begin_warming(position.offset, max_bytes=max_bytes)
-        if warming is None:
-            return self._fetch_warm(position, max_bytes, times_us)
-        answer: Deferred[Fetched] = Deferred()
-        self._warm(position, max_bytes, times_us, warming, answer, WARMINGS)
-        return answer
+        try:
+            return self._fetch(position, max_bytes, times_us, may_wait=False)
+        except NotReadyError as first:
+            look = partial(self._fetch, position, max_bytes, times_us)
+            return self._or_failed(position, self._when_ready(first, look))
 
-    def _warm(
-        self,
-        position: FetchPosition,
-        max_bytes: int,
-        times_us: TimeRange | None,
-        warming: Warming,
-        answer: Deferred[Fetched],
-        left: int,
-    ) -> None:
-        """Have a worker read in what the fetch needs, look whether that was all, then fetch."""
-        log = self.log
-
-        def done() -> None:
-            if warming.error is not None:
-                answer.resolve(self._failed(position, storage_error(warming.error, f"reading {warming.place}")))
-                return
-            again = log.begin_warming(position.offset, max_bytes=max_bytes) if left > 1 and log is self.log else None
-            if again is not None:
-                self._warm(position, max_bytes, times_us, again, answer, left - 1)
-                return
-            fetched = self._fetch_warm(position, max_bytes, times_us)
-            if isinstance(fetched, Deferred):
-                fetched.on_done(partial(_pass_on, answer))
-            else:
-                answer.resolve(fetched)
-
-        self._offload(warming.run, done)
-
-    def _fetch_warm(
-        self, position: FetchPosition, max_bytes: int, times_us: TimeRange | None = None
+    def _fetch(
+        self, position: FetchPosition, max_bytes: int, times_us: TimeRange | None = None, *, may_wait: bool
     ) -> Fetched | Deferred[Fetched]:
         try:
             self._check(position)
-            read = self.log.read(position.offset, max_bytes=max_bytes, upto=self._visible())
+            if not may_wait:
+                self._check_warm(position.offset, max_bytes)
+            read = self.log.read(position.offset, max_bytes=max_bytes, upto=self._visible(), may_wait=may_wait)
         except TidelogError as error:
             self._found()
             return self._failed(position, error)
@@ -119,30 +94,57 @@ class Fetcher:
             return self._answer(position, leave_out(read.slices, times_us), read.next_offset)
         return self._filter_later(position, read.slices, read.next_offset, times_us)
 
-    def verify(self, position: FetchPosition, max_bytes: int) -> Deferred[Fetched]:
-        """Check every checksum of what `fetch` would send, quarantine what is damaged, then fetch."""
+    def _check_warm(self, offset: int, max_bytes: int) -> None:
+        warming = self.log.begin_warming(offset, max_bytes=max_bytes)
+        if warming is not None:
+            raise NotReadyError(warming)
+
+    def _when_ready(self, first: NotReadyError, look: Look[T]) -> Deferred[T]:
+        return look_after(first, look, offload=self._offload, log=lambda: self.log, found=self._found)
+
+    def _or_failed(self, position: FetchPosition, fetched: Deferred[Fetched]) -> Deferred[Fetched]:
+        """Return the answer with an error in it where there is none."""
         answer: Deferred[Fetched] = Deferred()
+        fetched.on_done(lambda it: answer.follow(self._failed(position, it.error) if it.error else it))
+        return answer
+
+    def verify(self, position: FetchPosition, max_bytes: int) -> Fetched | Deferred[Fetched]:
+        """Check every checksum of what `fetch` would send, quarantine what is damaged, then fetch."""
+        look = partial(self._verify, position, max_bytes)
+        try:
+            return look(may_wait=False)
+        except NotReadyError as first:
+            return self._or_failed(position, self._when_ready(first, look))
+
+    def _verify(self, position: FetchPosition, max_bytes: int, *, may_wait: bool) -> Fetched | Deferred[Fetched]:
         log = self.log
         try:
             self._check(position)
-            task = log.begin_verify(position.offset, max_bytes=max_bytes, upto=self._visible())
+            if not may_wait:
+                self._check_warm(position.offset, max_bytes)
+            task = log.begin_verify(position.offset, max_bytes=max_bytes, upto=self._visible(), may_wait=may_wait)
         except TidelogError as error:
             self._found()
-            answer.resolve(self._failed(position, error))
-            return answer
+            return self._failed(position, error)
+        answer: Deferred[Fetched] = Deferred()
 
         def done() -> None:
             log.finish_verify(task)
             self._found()
-            fetched = self._fetch_warm(position, max_bytes)
-            assert isinstance(fetched, Fetched), "only a filtered fetch is deferred once its bytes were read"
-            answer.resolve(fetched)
+            answer.follow(self.fetch(position, max_bytes))
 
         self._offload(task.run, done)
         return answer
 
-    def get(self, offset: int) -> Sequence[FileSlice]:
-        """Return the stored batch that holds a visible record. Raises NotFoundError or CorruptError."""
+    def get(self, offset: int) -> Sequence[FileSlice] | Deferred[Sequence[FileSlice]]:
+        """Return the stored batch that holds a visible record. Raises, or fails with, NotFoundError or CorruptError."""
+        look = partial(self._get, offset)
+        try:
+            return look(may_wait=False)
+        except NotReadyError as first:
+            return self._when_ready(first, look)
+
+    def _get(self, offset: int, *, may_wait: bool) -> Sequence[FileSlice]:
         self._check_gone()
         start, end = self.log.start_offset, self._visible()
         if not start <= offset < end:
@@ -150,7 +152,9 @@ class Fetcher:
             raise NotFoundError(
                 f"expected an offset from {start} to {end - 1}, found {offset}; {why}", start=start, end=end
             )
-        return self.log.read(offset, max_bytes=1, upto=end).slices
+        if not may_wait:
+            self._check_warm(offset, 1)
+        return self.log.read(offset, max_bytes=1, upto=end, may_wait=may_wait).slices
 
     def _check_gone(self) -> None:
         if self.gone is not None:
@@ -211,38 +215,54 @@ class Fetcher:
     def offsets(self, query: OffsetQuery) -> OffsetAnswer | Deferred[OffsetAnswer]:
         """Answer one lookup; the answer equals that of a linear scan, and never lies past what consumers may see.
 
-        Deferred when the record that decides is there but not visible yet.
+        Deferred when a sealed segment has to be looked into, or the record that decides is not visible yet.
         """
         try:
-            offset = self._find(query)
+            found = self._find(query)
         except TidelogError as error:
-            return OffsetAnswer(0, self.log.start_offset, self._visible(), 0, ErrorInfo.of(error))
+            return self._no_offset(error)
         finally:
             self._found()
+        if isinstance(found, int):
+            return self._settle_offset(found)
+        answer: Deferred[OffsetAnswer] = Deferred()
+
+        def searched(search: Deferred[int]) -> None:
+            answer.follow(self._no_offset(search.error) if search.error else self._settle_offset(search.result()))
+
+        found.on_done(searched)
+        return answer
+
+    def _find(self, query: OffsetQuery) -> int | Deferred[int]:
+        self._check_gone()
+        searches = self.log.time_search
+        match query.kind:
+            case OffsetKind.EARLIEST:
+                return self.log.start_offset
+            case OffsetKind.LATEST:
+                return self._visible()
+            case OffsetKind.APPEND_TIME:
+                return self._seen(search(self.log, self._offload, searches.by_append_time(query.time_us)))
+            case OffsetKind.TIMESTAMP:
+                return self._seen(search(self.log, self._offload, searches.by_timestamp(query.time_us)))
+            case OffsetKind.TIMESTAMP_END:
+                return search(self.log, self._offload, searches.end_by_timestamp(query.time_us))
+
+    def _seen(self, found: int | Deferred[int]) -> int | Deferred[int]:
+        end = self._visible()
+        return min(found, end) if isinstance(found, int) else found.then(lambda offset: min(offset, end))
+
+    def _settle_offset(self, offset: int) -> OffsetAnswer | Deferred[OffsetAnswer]:
+        self._found()
         if offset <= self._visible():
             return self._offset_answer(offset)
         answer: Deferred[OffsetAnswer] = Deferred()
         self._when_visible(offset, lambda: answer.resolve(self._offset_answer(min(offset, self._visible()))))
         return answer
 
-    def _find(self, query: OffsetQuery) -> int:
-        self._check_gone()
-        end = self._visible()
-        match query.kind:
-            case OffsetKind.EARLIEST:
-                return self.log.start_offset
-            case OffsetKind.LATEST:
-                return end
-            case OffsetKind.APPEND_TIME:
-                return min(self.log.offset_for_append_time(query.time_us), end)
-            case OffsetKind.TIMESTAMP:
-                return min(self.log.offset_for_timestamp(query.time_us), end)
-            case OffsetKind.TIMESTAMP_END:
-                return self.log.end_for_timestamp(query.time_us)
-
     def _offset_answer(self, offset: int) -> OffsetAnswer:
+        offset = max(offset, self.log.start_offset)  # retention may have gone on while a worker searched
         return OffsetAnswer(offset, self.log.start_offset, self._visible(), self.log.epoch_of(offset))
 
-
-def _pass_on(answer: Deferred[Fetched], later: Deferred[Fetched]) -> None:
-    answer.resolve(later.result())
+    def _no_offset(self, error: TidelogError) -> OffsetAnswer:
+        return OffsetAnswer(0, self.log.start_offset, self._visible(), 0, ErrorInfo.of(error))

@@ -172,11 +172,11 @@ class Partition:
     ) -> Fetched | Deferred[Fetched]:
         """Read whole stored batches from a position, at least one if there is any; errors are in the result.
 
-        Deferred only with `timestamps`, when headers must be read from the disk.
+        Deferred when something must come from the disk first.
         """
         return self._fetcher.fetch(position, max_bytes, timestamps)
 
-    def verify(self, position: FetchPosition, *, max_bytes: int) -> Deferred[Fetched]:
+    def verify(self, position: FetchPosition, *, max_bytes: int) -> Fetched | Deferred[Fetched]:
         """As `fetch`, after every checksum of what would be sent was checked in a worker; damage is quarantined."""
         return self._fetcher.verify(position, max_bytes)
 
@@ -184,8 +184,8 @@ class Partition:
         """Answer one lookup; errors are in the answer."""
         return self._fetcher.offsets(query)
 
-    def get(self, offset: int) -> Sequence[FileSlice]:
-        """Return the one stored batch that holds a visible record. Raises NotFoundError, CorruptError."""
+    def get(self, offset: int) -> Sequence[FileSlice] | Deferred[Sequence[FileSlice]]:
+        """Return the one stored batch that holds a visible record. Raises or fails with NotFoundError, CorruptError."""
         return self._fetcher.get(offset)
 
     def watch(self, woken: Callable[[Wake], None]) -> Watch:
@@ -218,6 +218,8 @@ class Partition:
         self._services.commit.wait(self.log, offset, word, done)
 
     def _record_damage(self) -> None:
+        if self.log.upkeep_waits:  # an index may have been made, which is to be stored
+            self._services.upkeep.touch(self.log)
         found = self.log.take_new_damage()
         if found and self._gone is None:
             self._on_damage(self, found)

@@ -132,6 +132,8 @@ class _Reading:
         """Remember an answer, unless it would make the reply larger than a frame; its reader asks for it again."""
         if not fetched.is_answer or (self._bytes and self._bytes + fetched.result.bulk_bytes > self._frame_room):
             return
+        before = self._found.get(place)  # woken twice while a worker was at it, it is read twice
+        self._bytes -= before.result.bulk_bytes if before is not None else 0
         self._found[place] = fetched
         self._bytes += fetched.result.bulk_bytes
 

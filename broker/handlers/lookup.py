@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from ...protocol.errors import InvalidRequestError, NotFoundError, StorageError, TidelogError
@@ -15,7 +16,7 @@ from ...protocol.messages import (
     OffsetQuery,
 )
 from ...protocol.topic_name import MessageId, full_name
-from ..deferred import Deferred, Reply
+from ..deferred import Deferred, FileSlice, Reply
 from .cold import is_cold, warm
 from .context import Answer, Context
 from .gathering import ask_in_turns
@@ -55,8 +56,23 @@ def get(context: Context, request: Get) -> Answer:
             f"expected a record of the topic as it is now (made {topic.count} times), found the id {wanted}: "
             "the topic was deleted and made again since"
         )
-    bulk = context.topics.partition(topic.id, request.partition).get(request.offset)
-    reply = Reply(GetReply(topic.id), bulk)
+    found = context.topics.partition(topic.id, request.partition).get(request.offset)
+    if not isinstance(found, Deferred):
+        return _reply_with(context, topic.id, found)
+    later: Deferred[Reply] = Deferred()
+
+    def looked_up(found: Deferred[Sequence[FileSlice]]) -> None:
+        if found.error is not None:
+            later.fail(found.error)
+        else:
+            later.follow(_reply_with(context, topic.id, found.result()))
+
+    found.on_done(looked_up)
+    return later
+
+
+def _reply_with(context: Context, topic_id: int, bulk: Sequence[FileSlice]) -> Answer:
+    reply = Reply(GetReply(topic_id), bulk)
     if not is_cold(bulk):
         return reply
     later: Deferred[Reply] = Deferred()

@@ -18,19 +18,10 @@ from .lookup import UnreadableError
 from .scan import Place, scan_sealed
 from .segment import Segment
 from .sparse_index import SparseIndex
+from .warming import Warming
 
 Find = Callable[[Segment, Damage], int | None]
 """A lookup in one loaded segment; it notes damage that it meets."""
-
-
-class NotLoadedError(Exception):
-    """A lookup needs a segment that must be opened or indexed first (never leaves the broker)."""
-
-    def __init__(self, segment: Segment, *, is_misled: bool = False) -> None:
-        super().__init__(repr(segment))
-        self.segment = segment
-        self.is_misled = is_misled
-        """Whether it is open, but its index leads astray."""
 
 
 class IndexBuilder:
@@ -89,6 +80,8 @@ class Loader:
     def index(self, segment: Segment) -> None:
         """Make the index of an open segment anew, from its batches; what is not there is a gap."""
         builder = IndexBuilder(self.interval)
+        # Read before it is looked at through the map: a bad sector is an error here and would be a SIGBUS there.
+        segment.opened.warm(SEGMENT_HEADER_BYTES, segment.size or segment.capacity)
         start = Place(SEGMENT_HEADER_BYTES, segment.base_offset)
         found = scan_sealed(segment.readable_bytes(), start, segment.end_offset, builder.accept)
         segment.gaps = found.gaps
@@ -149,3 +142,11 @@ class LoadTask:
         except UnreadableError:
             self._index()
             return find(self.loaded, self.damage)
+
+
+class NotReadyError(Exception):
+    """A lookup that may not wait needs something to be done by a thread first (never leaves the broker)."""
+
+    def __init__(self, work: LoadTask | Warming) -> None:
+        super().__init__(repr(work))
+        self.work = work

@@ -2,8 +2,10 @@
 
 from ..errors import TruncatedError
 from .damage import DamagedRange
+from .loading import LoadTask
 from .log_state import LogState
 from .reader import LogRead, Reader
+from .time_search import Question, TimeSearch
 from .verify import VerifyTask
 from .warming import Warming
 
@@ -17,6 +19,7 @@ class ReadableLog:
         self._damage = state.damage
         self._epochs = state.epochs
         self._reader = Reader(state.segments, state.damage)
+        self.time_search = TimeSearch(state.segments)
 
     @property
     def folder(self) -> str:
@@ -50,18 +53,19 @@ class ReadableLog:
 
     # ------------------------------------------------------------------------------------------- reading
 
-    def read(self, offset: int, *, max_bytes: int, upto: int | None = None) -> LogRead:
+    def read(self, offset: int, *, max_bytes: int, upto: int | None = None, may_wait: bool = True) -> LogRead:
         """Return the stored batches from the one that holds `offset` on, none past `upto` (one of the marks).
 
         At least one batch comes back, however small `max_bytes`; none at the end. Raises
-        OffsetOutOfRangeError, and CorruptError with the next readable offset.
+        OffsetOutOfRangeError, and CorruptError with the next readable offset. Who may not wait for a segment to be
+        opened or indexed gets NotReadyError with the work for a thread, whose end `finish_load` is to be told of.
         """
-        return self._reader.read(offset, max_bytes, self.end_offset if upto is None else upto)
+        return self._reader.read(offset, max_bytes, self.end_offset if upto is None else upto, may_wait=may_wait)
 
     def begin_warming(self, offset: int, *, max_bytes: int) -> Warming | None:
         """Return what a thread must read in so that a `read` does not wait for the disk, None when it would not.
 
-        Ask again after it ran: a segment that was closed is opened in two steps.
+        Of a segment that is closed nothing is known yet: `read` says so.
         """
         return self._reader.begin_warming(offset, max_bytes)
 
@@ -71,19 +75,34 @@ class ReadableLog:
 
     def offset_for_append_time(self, time_us: int) -> int:
         """Return the first offset that was appended at or after a time, else the end."""
-        return self._reader.offset_for_append_time(time_us)
+        return self._reader.search(self.time_search.by_append_time(time_us))
 
     def offset_for_timestamp(self, time_us: int) -> int:
         """Return the first offset whose producer timestamp is `time_us` or later, else the end."""
-        return self._reader.offset_for_timestamp(time_us)
+        return self._reader.search(self.time_search.by_timestamp(time_us))
 
     def end_for_timestamp(self, time_us: int) -> int:
         """Return the offset after the last one whose producer timestamp is below `time_us`, else the start."""
-        return self._reader.end_for_timestamp(time_us)
+        return self._reader.search(self.time_search.end_by_timestamp(time_us))
 
-    def begin_verify(self, offset: int, *, max_bytes: int, upto: int | None = None) -> VerifyTask:
+    def answer(self, question: Question) -> int | None:
+        """Answer one question of `time_search` at once."""
+        return self._reader.answer(question)
+
+    def begin_answer(self, question: Question) -> LoadTask:
+        """Return the work that answers a question about a sealed segment; `finish_load` returns the answer."""
+        return self._segments.begin_load(question.segment, find=question.find)
+
+    def finish_load(self, task: LoadTask) -> int | None:
+        """Take over what a thread opened, indexed or looked up. Raises StorageError for what the disk did not give."""
+        return self._segments.finish_load(task)
+
+    def begin_verify(
+        self, offset: int, *, max_bytes: int, upto: int | None = None, may_wait: bool = True
+    ) -> VerifyTask:
         """Return the work that checks every checksum of the batches a `read` would return."""
-        return VerifyTask(self._reader.runs(offset, max_bytes, self.end_offset if upto is None else upto))
+        upto = self.end_offset if upto is None else upto
+        return VerifyTask(self._reader.runs(offset, max_bytes, upto, may_wait=may_wait))
 
     def finish_verify(self, task: VerifyTask) -> list[DamagedRange]:
         """Quarantine what a check found damaged, and return it."""

@@ -14,18 +14,12 @@ from ...protocol.segment_header import SEGMENT_HEADER_BYTES
 from ..errors import OffsetOutOfRangeError
 from .damage import Damage, DamagedRange
 from .files import File
-from .lookup import (
-    Run,
-    UnreadableError,
-    find_batch,
-    find_run,
-    first_at_append_time,
-    first_at_timestamp,
-    last_below_timestamp,
-)
+from .loading import NotReadyError
+from .lookup import Run, UnreadableError, find_batch, find_run
 from .segment import Segment
 from .segments import Segments
-from .warming import Warming, is_header_in_memory, is_in_memory
+from .time_search import Question, Search
+from .warming import Warming, is_in_memory
 
 T = TypeVar("T")
 
@@ -69,13 +63,10 @@ class Reader:
     def begin_warming(self, offset: int, max_bytes: int) -> Warming | None:
         """Return what a thread must read in before `read`, None when that would not wait for the disk."""
         segment = self._segments.all[self._segments.place_of(offset)]
-        files, folder = self._segments.files, self._segments.folder
         if not segment.is_readable:
             return None
         if segment.file is None or segment.index is None:
-            # Its index lies in files of its own: whoever lost the header page has lost them too.
-            is_warm = is_header_in_memory(files, segment.path)
-            return None if is_warm else Warming(files, folder, segment, 0, SEGMENT_HEADER_BYTES)
+            return None  # `read` says what is to be done first
         position = self._known_position(segment, offset)
         if position is None:
             row = segment.index.at_offset(offset)
@@ -83,23 +74,23 @@ class Reader:
         length = min(max(max_bytes, HEADER_BYTES), segment.end_position - position)
         if length <= 0 or is_in_memory(segment.file, position, length):
             return None
-        return Warming(files, folder, segment, position, length)
+        return Warming(segment.file, segment.path, position, length)
 
-    def read(self, offset: int, max_bytes: int, upto: int) -> LogRead:
+    def read(self, offset: int, max_bytes: int, upto: int, *, may_wait: bool) -> LogRead:
         """Return batches from `offset` on: one at least, then as many as fit, none past `upto`."""
-        runs = self.runs(offset, max_bytes, upto)
+        runs = self.runs(offset, max_bytes, upto, may_wait=may_wait)
         slices = [FileSlice(r.file, r.position, r.end_position - r.position) for r in runs]
         next_offset = runs[-1].end if runs else offset
         return LogRead(slices, next_offset, sum(piece.length for piece in slices))
 
-    def runs(self, offset: int, max_bytes: int, upto: int) -> list[Run]:
+    def runs(self, offset: int, max_bytes: int, upto: int, *, may_wait: bool) -> list[Run]:
         """Return the runs of batches behind `read`, one a segment."""
         self._check_offset(offset)
         upto = min(upto, self._end_offset)
         runs: list[Run] = []
         while offset < upto and (not runs or max_bytes > 0):
             try:
-                run = self._run(offset, max_bytes, upto)
+                run = self._run(offset, max_bytes, upto, may_wait)
             except UnreadableError:
                 if runs:
                     break  # the next read starts there and says what is wrong
@@ -113,7 +104,7 @@ class Reader:
                 break  # what follows in this segment does not fit: looking it up again would say so
         return runs
 
-    def _run(self, offset: int, max_bytes: int, upto: int) -> Run | None:
+    def _run(self, offset: int, max_bytes: int, upto: int, may_wait: bool) -> Run | None:
         if self._damage.find(offset) is not None:
             raise UnreadableError
         segment = self._segments.all[self._segments.place_of(offset)]
@@ -123,7 +114,7 @@ class Reader:
             first = find_batch(segment, offset, self._known_position(segment, offset))
             return find_run(segment, first, max_bytes, limit, self._known_position(segment, limit))
 
-        run = self._look_up(segment, find, offset)
+        run = self._look_up(segment, find, offset, may_wait=may_wait)
         if run is not None:
             self.note_boundary(segment, run.end, run.end_position)
         return run
@@ -144,7 +135,7 @@ class Reader:
         if offset >= self._end_offset:
             raise self._out_of_range(offset)
         try:
-            run = self._run(offset, 0, self._end_offset)
+            run = self._run(offset, 0, self._end_offset, may_wait=True)
         except UnreadableError:
             raise self._damaged_at(offset).error(self._segments.folder) from None
         assert run is not None, f"offset {offset} is below the end but has no batch"
@@ -167,14 +158,18 @@ class Reader:
         assert found is not None, f"offset {offset} is unreadable, but no damage was found"
         return found
 
-    def _look_up(self, segment: Segment, find: Callable[[], T], offset: int | None = None) -> T:
+    def _look_up(
+        self, segment: Segment, find: Callable[[], T], offset: int | None = None, *, may_wait: bool = True
+    ) -> T:
         """Run a lookup; when the index misleads it, rebuild the index from the log and run it once more."""
         if not segment.is_readable:
             raise UnreadableError
-        self._segments.load(segment)
+        self._segments.load(segment, may_wait=may_wait)
         try:
             return find()
         except UnreadableError:
+            if not may_wait and segment.is_sealed:
+                raise NotReadyError(self._segments.begin_load(segment, is_misled=True)) from None
             self._segments.rebuild(segment)
             if offset is not None and self._damage.find(offset) is not None:
                 raise
@@ -182,51 +177,16 @@ class Reader:
 
     # --------------------------------------------------------------------------------------------- times
 
-    def offset_for_append_time(self, time_us: int) -> int:
-        """Return the first offset that was appended at or after a time, the end when there is none."""
-        readable = [segment for segment in self._segments.all if segment.is_readable]
-        low, high = 0, len(readable)
-        while low < high:  # the first segment whose last batch is late enough
-            middle = (low + high) // 2
-            last = self._segments.load_times(readable[middle]).last_append_us
-            if last is None or last < time_us:
-                low = middle + 1
-            else:
-                high = middle
-        for segment in readable[low:]:
-            found = self._look_up(segment, lambda s=segment: first_at_append_time(s, time_us))
-            if found is not None:
-                return found
-        return self._end_offset
+    def search(self, steps: Search) -> int:
+        """Do a whole search at once."""
+        found: int | None = None
+        while True:
+            try:
+                question = steps.send(found)
+            except StopIteration as stop:
+                return stop.value
+            found = self.answer(question)
 
-    def offset_for_timestamp(self, time_us: int) -> int:
-        """Return the first offset whose producer timestamp is a time or later, the end when there is none."""
-        for segment in self._segments.all:
-            if segment.is_readable and self._max_timestamp(segment) >= time_us:
-                found = self._look_up(segment, lambda s=segment: first_at_timestamp(s, time_us, self._damage))
-                if found is not None:
-                    return found
-        return self._end_offset
-
-    def end_for_timestamp(self, time_us: int) -> int:
-        """Return the offset after the last one whose timestamp is below a time, the start when there is none."""
-        for segment in reversed(self._segments.all):
-            if segment.is_readable and self._min_timestamp(segment) < time_us:
-                found = self._look_up(segment, lambda s=segment: last_below_timestamp(s, time_us, self._damage))
-                if found is not None:
-                    return found + 1
-        return self._segments.start_offset
-
-    def _max_timestamp(self, segment: Segment) -> int:
-        if segment.index is not None:
-            return segment.index.max_timestamp_us
-        highest = self._segments.load_times(segment).max_timestamp_us
-        assert highest is not None, f"{segment!r} has no times"
-        return highest
-
-    def _min_timestamp(self, segment: Segment) -> int:
-        if segment.index is not None:
-            return segment.index.min_timestamp_us
-        lowest = self._segments.load_times(segment).min_timestamp_us
-        assert lowest is not None, f"{segment!r} has no times"
-        return lowest
+    def answer(self, question: Question) -> int | None:
+        """Answer one question of a search at once."""
+        return self._look_up(question.segment, lambda: question.find(question.segment, self._damage))

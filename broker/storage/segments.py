@@ -6,7 +6,7 @@ from collections import OrderedDict
 from ..errors import StorageError, TidelogError, storage_error
 from .damage import Damage
 from .files import Files
-from .loading import Find, Loader, LoadTask, NotLoadedError
+from .loading import Find, Loader, LoadTask, NotReadyError
 from .segment import Segment
 from .settings import LogSettings
 from .sparse_index import SparseIndex
@@ -66,7 +66,7 @@ class Segments:
     def load(self, segment: Segment, *, may_wait: bool = True) -> SparseIndex:
         """Open a segment and its index for reading. Raises StorageError, also when the log was closed.
 
-        NotLoadedError where that takes a task (`begin_load`) because the caller may not wait.
+        NotReadyError with the work for a thread that comes first, where the caller may not wait.
         """
         if self.is_closed:
             raise StorageError(f"expected an open log, found {self.folder} closed")
@@ -74,7 +74,7 @@ class Segments:
             self._unload(segment)
         if segment.index is None or segment.file is None:
             if not may_wait:
-                raise NotLoadedError(segment)
+                raise NotReadyError(self.begin_load(segment))
             try:
                 if self._loader.open(segment):
                     self._note_indexed(segment)
@@ -109,17 +109,23 @@ class Segments:
         """Return the work that opens a sealed segment, indexes it anew if `is_misled`, and looks something up in it."""
         return LoadTask(self._loader, segment, self.damage, is_misled=is_misled, find=find)
 
-    def finish_load(self, task: LoadTask) -> None:
-        """Take over what a task found out, unless the log was closed or retention has removed the segment since."""
+    def finish_load(self, task: LoadTask) -> int | None:
+        """Take over what a task found out, and return what its lookup came to. Raises StorageError.
+
+        Nothing was found when the log was closed or retention has removed the segment since.
+        """
         segment = task.segment
-        if task.error is not None or self.is_closed or segment not in self.all:
-            return
+        if self.is_closed or segment not in self.all:
+            return None
+        if task.error is not None:
+            raise storage_error(task.error, f"opening {segment.path}") from task.error
         segment.take_over(task.loaded)
         if task.is_indexed:
             self._note_indexed(segment)
         for found in task.damage.take_new():
             self.damage.add(found.start, found.end)
         self._keep_loaded(segment)
+        return task.found
 
     @property
     def _loader(self) -> Loader:

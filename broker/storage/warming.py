@@ -5,10 +5,7 @@ as the disk takes, and a page that the disk does not give would kill the process
 pages are there, and a thread reads them in where they are not. Nothing here changes a log.
 """
 
-from .files import File, Files
-from .files.arrays import CHECKSUM, PARTS
-from .layout import index_paths
-from .segment import Segment
+from .files import File
 
 _PROBE = 1
 
@@ -16,17 +13,15 @@ _PROBE = 1
 class Warming:
     """Work for a thread; `error` says afterwards what the disk did not give."""
 
-    def __init__(self, files: Files, folder: str, segment: Segment, position: int, length: int) -> None:
-        self._files = files
-        self._path = segment.path
-        self._file = segment.file
-        self._index_paths = () if segment.index is not None else index_paths(folder, segment.base_offset)
+    def __init__(self, file: File, path: str, position: int, length: int) -> None:
+        self._file = file
+        self._path = path
         self._position = position
         self._length = length
         self.error: OSError | None = None
 
     def __repr__(self) -> str:
-        return f"<Warming of {self._path!r} at {self._position}, {self._length} bytes>"
+        return f"<Warming of {self.place}>"
 
     @property
     def place(self) -> str:
@@ -34,14 +29,9 @@ class Warming:
         return f"{self._length} bytes of {self._path} at {self._position}"
 
     def run(self) -> None:
-        """Read the parts of the index, where it is not open, and the range of the segment."""
+        """Read the range."""
         try:
-            for path in self._index_paths:
-                for part in (*PARTS, CHECKSUM):
-                    if self._files.exists(f"{path}/{part}"):
-                        self._files.read(f"{path}/{part}")
-            file = self._file if self._file is not None else self._files.open(self._path, writable=False)
-            file.warm(self._position, self._length)
+            self._file.warm(self._position, self._length)
         except OSError as error:
             self.error = error
 
@@ -49,11 +39,3 @@ class Warming:
 def is_in_memory(file: File, position: int, length: int) -> bool:
     """Whether a lookup may touch both ends of a range; the middle is sent, not looked at."""
     return file.is_resident(position, _PROBE) and file.is_resident(position + length - _PROBE, _PROBE)
-
-
-def is_header_in_memory(files: Files, path: str) -> bool:
-    """Whether opening a segment would not wait for its header page; a file that cannot be opened fails later."""
-    try:
-        return files.open(path, writable=False).is_resident(0, _PROBE)
-    except OSError:
-        return True

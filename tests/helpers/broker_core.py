@@ -196,8 +196,7 @@ class Core:
         """Read once from an offset."""
         position = FetchPosition(partition.topic_id, partition.index, offset, epoch)
         fetched = partition.fetch(position, max_bytes=max_bytes)
-        assert isinstance(fetched, Fetched)
-        return fetched
+        return fetched if isinstance(fetched, Fetched) else fetched.result()
 
     # -- the end -------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import pytest
 
 from tidelog.broker.storage.files import MemoryFiles
 from tidelog.broker.storage.files.descriptor import DescriptorFile
+from tidelog.broker.storage.loading import LoadTask, NotReadyError
 from tidelog.broker.storage.log import Log
 from tidelog.broker.storage.settings import LogSettings
 from tidelog.protocol.batch import BatchHeader, encode_batch
@@ -74,19 +75,22 @@ def test_a_cold_range_is_warmed_and_then_read(cache: PageCache) -> None:
 
 
 def test_a_closed_segment_takes_two_steps(cache: PageCache) -> None:
-    """First its index and header page are read in, then, once the read has opened it, the batches."""
+    """First a thread opens it and its index, then the batches are read in."""
     log = filled()
     log.read(16, max_bytes=1_000)  # another segment: the first is closed
-    first = log.begin_warming(0, max_bytes=1_000)
-    assert first is not None
+    assert log.begin_warming(0, max_bytes=1_000) is None
+    with pytest.raises(NotReadyError) as caught:
+        log.read(0, max_bytes=1_000, may_wait=False)
+    first = caught.value.work
+    assert isinstance(first, LoadTask)
     first.run()
-    assert cache.warmed == [(0, 4096)]
-    assert log.read(0, max_bytes=1_000).next_offset == 2
+    assert log.finish_load(first) is None
     second = log.begin_warming(0, max_bytes=1_000)
     assert second is not None
     second.run()
-    assert cache.warmed[1] == (4096, 1_000)
+    assert cache.warmed == [(4096, 1_000)]
     assert log.begin_warming(0, max_bytes=1_000) is None
+    assert log.read(0, max_bytes=1_000, may_wait=False).next_offset == 2
 
 
 def test_nothing_to_read_is_nothing_to_warm(cache: PageCache) -> None:
