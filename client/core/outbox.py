@@ -1,8 +1,8 @@
 """All batches that a client has on their way: which is sent next, and what an answer means.
 
 The driver calls `next_send()` until there is nothing more to send: after every submission, after every answer and
-after every reconnect. At most MAX_PRODUCES_IN_FLIGHT batches are unanswered; single calls beyond that wait and share
-the next batch of their partition, which is what makes many callers cheap.
+after every reconnect. At most MAX_PRODUCES_IN_FLIGHT batches are unanswered, and of single calls two a lane: those
+that come later wait and share the next batch of their partition, which is what makes many callers cheap.
 """
 
 from __future__ import annotations

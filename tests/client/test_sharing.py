@@ -22,7 +22,7 @@ from tidelog.protocol.messages import Ping, Produce
 def on_their_way(client: Any) -> int:
     """Return how many messages of a client are not answered yet."""
     outbox = (client._target if isinstance(client, Awaitable_) else client)._sessions._latest.session.outbox
-    return sum(len(parcel.deliveries) for lane in outbox._waiting for parcel in [*lane.unsent, *lane._in_flight])
+    return sum(len(parcel.deliveries) for lane in outbox._lanes.values() for parcel in [*lane.unsent, *lane._in_flight])
 
 
 @everywhere
@@ -45,27 +45,49 @@ async def test_many_callers_each_get_their_own_answer(world: World) -> None:
 
 
 @everywhere
-async def test_at_most_32_batches_are_in_flight_and_later_callers_share_the_next(world: World) -> None:
-    """While nothing is answered 32 batches go out; the callers beyond wait and become one batch together."""
+async def test_callers_share_a_batch_while_two_are_on_their_way(world: World) -> None:
+    """While nothing is answered two batches of single calls go out; all later callers become the third together."""
     async with world.client() as client:
         await client.produce("t", b"first")
-        rule = world.broker.when(Api.PRODUCE, Fault.HANG, times=32)
+        rule = world.broker.when(Api.PRODUCE, Fault.HANG, times=2)
 
         async def call(caller: int) -> None:
             await client.produce("t", b"%d" % caller)
 
         async def cut() -> None:
-            await world.elsewhere(lambda: world.broker.wait_until(lambda: rule.fired == 32))
+            await world.elsewhere(lambda: world.broker.wait_until(lambda: rule.fired == 2))
             await world.elsewhere(lambda: eventually(lambda: on_their_way(client) == 100))
-            assert world.broker.count(Produce) == 33
+            assert world.broker.count(Produce) == 3
             world.broker.cut_connections()
 
         await world.at_once(cut, *[partial(call, caller) for caller in range(100)])
     stored = world.broker.store.values("t")
     assert sorted(stored[1:]) == sorted(b"%d" % caller for caller in range(100))
     counts = [BatchHeader.read(batch).record_count for batch in world.broker.store.topic("t").partitions[0].batches]
-    assert len(counts) == 34
-    assert counts[33] == 100 - sum(counts[1:33])
+    assert len(counts) == 4
+    assert counts[3] == 100 - sum(counts[1:3])
+
+
+@everywhere
+async def test_at_most_32_batches_are_on_their_way(world: World) -> None:
+    """Also of one long list: the broker remembers the last 64, so that a repeat is known."""
+    async with world.client() as client:
+        await client.ping()
+        rule = world.broker.when(Api.PRODUCE, Fault.HANG, times=32)
+        values = [b"%06d" % at + b"x" * 10_000 for at in range(600)]
+
+        async def send() -> None:
+            assert (await client.produce_many("t", values)).offsets.tolist() == list(range(600))
+
+        async def cut() -> None:
+            await world.elsewhere(lambda: world.broker.wait_until(lambda: rule.fired == 32))
+            with pytest.raises(TimedOutError):
+                await client.stats(timeout=0.05) if world.broker.when(Api.STATS, Fault.HANG) else None
+            assert world.broker.count(Produce) == 32
+            world.broker.cut_connections()
+
+        await world.at_once(send, cut)
+    assert world.broker.store.values("t") == values
 
 
 @everywhere

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidelog.client.core.outbox import Outbox, Send
-from tidelog.client.core.parcel import Delivery
+from tidelog.client.core.parcel import Delivery, Parcel
 from tidelog.client.core.record import Record
 from tidelog.protocol.batch import decode_batch
 from tidelog.protocol.errors import SequenceGapError, SequenceReusedError, TidelogError, UnknownProducerError
@@ -72,11 +72,18 @@ class Driver:
         while (send := self.outbox.next_send(self.now)) is not None:
             self.wire.append(send)
 
-    def submit(self) -> bytes:
-        """Send one more unique message."""
+    def submit(self, *, alone: bool = False) -> bytes:
+        """Send one more unique message; `alone` in a batch of its own, as `produce_many` does."""
         value = b"%d" % self.sent
         self.sent += 1
-        self.waiting[value] = self.outbox.join(1, 0, record(value), durability=0, deadline=FOR_EVER)
+        if alone:
+            parcel = Parcel(0, 4, 0, 1, FOR_EVER)
+            parcel.values = [value]
+            parcel.deliveries.append(Delivery(parcel))
+            self.outbox.submit(1, parcel)
+            self.waiting[value] = parcel.deliveries[0]
+        else:
+            self.waiting[value] = self.outbox.join(1, 0, record(value), durability=0, deadline=FOR_EVER)
         self.pump()
         return value
 

@@ -35,8 +35,8 @@ def test_batches_are_numbered_and_pipelined() -> None:
         driver.submit()
     assert [type(send.message) for send in driver.wire] == [InitProducer]
     driver.act()
-    driver.submit()
-    driver.submit()
+    for _ in range(2):
+        driver.submit(alone=True)
     heads = [decode_batch(bytes(send.bulk or b"")).header for send in driver.wire]
     assert [(head.producer_id, head.base_sequence, head.record_count) for head in heads] == [
         (1, 0, 3),
@@ -50,7 +50,7 @@ def test_what_is_behind_a_refused_batch_moves_up() -> None:
     driver = Driver()
     driver.submit()
     driver.drain()
-    values = [driver.submit() for _ in range(3)]
+    values = [driver.submit(alone=True) for _ in range(3)]
     driver.act(InvalidBatchError("bad"))
     driver.drain()
     assert driver.broker.stored == [b"0", values[1], values[2]]

@@ -20,11 +20,11 @@ class Sending(RuleBasedStateMachine):
         self.abandoned: set[bytes] = set()
         self.refused: set[bytes] = set()
 
-    @rule(count=st.integers(1, 5))
-    def send(self, count: int) -> None:
+    @rule(count=st.integers(1, 5), alone=st.booleans())
+    def send(self, count: int, alone: bool) -> None:
         """Some callers send a message each."""
         for _ in range(count):
-            self.driver.submit()
+            self.driver.submit(alone=alone)
 
     @precondition(lambda self: self.driver.wire)
     @rule()
