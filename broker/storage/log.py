@@ -23,7 +23,7 @@ from .settings import LogSettings
 from .snapshot_schedule import SnapshotSchedule
 from .sync_round import SyncTask
 from .synced_mark import Mark
-from .upkeep import Upkeep, UpkeepTask
+from .upkeep import LogUpkeep, UpkeepTask
 from .writer import Writer
 
 
@@ -47,7 +47,7 @@ class Log(ReadableLog):
         self._writer = Writer(state.segments, state.log_id, state.last_append_us)
         self._snapshots = SnapshotSchedule(state.segments, self._writer, state.epochs, state.fold, state.log_id)
         self._snapshots.kept, self._snapshots.bad = state.snapshots, state.bad_snapshots
-        self._upkeep = Upkeep(state.segments, self._writer, state.mark, self._snapshots)
+        self._upkeep = LogUpkeep(state.segments, self._writer, state.mark, self._snapshots)
         self._segments.unstored += state.unstored
         self._synced_offset = state.segments.active.end_offset
         self._synced_bytes = 0

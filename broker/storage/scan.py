@@ -176,7 +176,8 @@ class _Scanner:
     def _was_synced(self, position: int) -> bool:
         end = min(position + self._window, len(self._segment.view))
         for entries in find_batches(self._segment, position + _ALIGNMENT, end):
-            proves = (entries["base_offset"] > self.found.offset) & (entries["synced_upto"] > self.found.offset)
+            # No batch says that more was synced than what lies before it, so this one lies behind the bad one.
+            proves = entries["synced_upto"] > self.found.offset
             if (proves & (entries["leader_epoch"] >= self.found.epoch)).any():
                 return True
         return False

@@ -52,7 +52,7 @@ class UpkeepTask:
                 self.failed.add(step.name)
 
 
-class Upkeep:
+class LogUpkeep:
     """Decides what is to be done for one log."""
 
     def __init__(self, segments: Segments, writer: Writer, mark: SyncedMark, snapshots: SnapshotSchedule) -> None:
@@ -65,7 +65,7 @@ class Upkeep:
         self._useless: list[File] = []
 
     def __repr__(self) -> str:
-        return f"<Upkeep of {self._segments!r}, {len(self._segments.unstored)} indexes to store>"
+        return f"<LogUpkeep of {self._segments!r}, {len(self._segments.unstored)} indexes to store>"
 
     @property
     def _files(self) -> Files:
