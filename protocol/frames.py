@@ -100,7 +100,7 @@ def decode_frame(buffer: memoryview) -> Frame:
         raise ProtocolError(
             f"expected a control of at most {min(room, MAX_CONTROL_BYTES)} bytes, found {control_length}"
         )
-    if flags > Flags.REPLY | Flags.ERROR:
+    if flags & _UNKNOWN:
         raise ProtocolError(f"expected flags 0..3, found {flags}")
     if api == 0:
         raise ProtocolError("expected an api number, found 0")
