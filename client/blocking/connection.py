@@ -231,7 +231,7 @@ class Connection:
                     return True
                 self._protocol.buffer.received(count)
                 self._waits_since = runtime.now()
-                while (reply := self._protocol.next_reply()) is not None:
+                while self._protocol.buffer and (reply := self._protocol.next_reply()) is not None:
                     self._dispatch(reply)
         except (BlockingIOError, InterruptedError):
             return False

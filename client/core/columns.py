@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import repeat
 from typing import cast
 
 import numpy as np
@@ -22,8 +21,6 @@ from .record import (
     Data,
     check_partition,
     check_priority,
-    check_size,
-    record_bytes,
     to_bytes_column,
     to_pairs,
     to_partition,
@@ -94,24 +91,18 @@ class Columns:
             if column is not None and len(column) != len(self):
                 raise ValueError(f"{name}: expected {len(self)} entries, one for each value, found {len(column)}")
 
-    def chunks(self, topic: str, partitions: int, sticky: StickyPartitioner, max_message_bytes: int) -> Iterator[Chunk]:
-        """Yield the batches of this call. Raises MessageTooLargeError before the first one."""
-        self._check_sizes(max_message_bytes)
+    def chunks(self, topic: str, partitions: int, sticky: StickyPartitioner, max_message_bytes: int) -> list[Chunk]:
+        """Return the batches of this call. Raises MessageTooLargeError, before any of them is sent."""
+        found: list[Chunk] = []
         for partition, priority, rows in self._groups(topic, partitions):
             group = self.table if rows is None else self.table.take(rows)
-            for at, part in cut(group):
+            for at, part, size in cut(group):
+                if size > max_message_bytes:  # in a smaller batch no message can be too large
+                    part.check_sizes(max_message_bytes)
                 places = slice(at, at + len(part)) if rows is None else rows[at : at + len(part)]
                 target = sticky.advance(partitions) if partition == NO_PARTITION else partition
-                yield Chunk(places, target, priority, part)
-
-    def _check_sizes(self, limit: int) -> None:
-        table = self.table
-        if table.largest() <= limit:  # no step in Python for each row: the largest of each column together
-            return
-        keys = table.keys or repeat(None, len(self))
-        headers = table.headers or repeat([], len(self))
-        for value, key, pairs in zip(table.values, keys, headers, strict=True):
-            check_size(record_bytes(value, key, pairs), limit)
+                found.append(Chunk(places, target, priority, part))
+        return found
 
     def _groups(self, topic: str, partitions: int) -> Iterator[tuple[int, int, Int64s | None]]:
         """Yield partition, priority and rows (None: all) of each group."""
