@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...protocol.errors import RangeNotAvailableError
+from ...protocol.errors import OffsetOutOfRangeError, RangeNotAvailableError
 from ...protocol.messages import ListOffsets, OffsetAnswer
 from .bounds import end_query, start_query
 from .directory import TopicEntry
@@ -31,7 +31,8 @@ def questions(plan: Plan, places: Places) -> ListOffsets:
 
 
 def positions(plan: Plan, places: Places, answers: Sequence[OffsetAnswer]) -> Iterator[Position]:
-    """Yield where each partition's read begins and ends. Raises the broker's errors, RangeNotAvailableError."""
+    """Yield where each partition's read begins and ends. Raises the broker's errors, RangeNotAvailableError,
+    OffsetOutOfRangeError."""
     for answer in answers:
         if answer.error is not None:
             raise answer.error.error()
@@ -43,8 +44,20 @@ def positions(plan: Plan, places: Places, answers: Sequence[OffsetAnswer]) -> It
             _check_available(f"{topic.shown}/{partition}", start, end, first)
         elif plan.what == "replay":
             start, end = _available(start, end, first)
+        elif end is not None and isinstance(plan.start, int) and not plan.policy.skips_gaps:
+            _check_start(f"{topic.shown}/{partition}", start, first)
         epoch = 0 if isinstance(plan.start, int) else first.epoch  # an offset that was typed claims to know no epoch
         yield Position(topic, partition, start, epoch, None if end is None else max(start, end))
+
+
+def _check_start(where: str, start: int, valid: OffsetAnswer) -> None:
+    """A read without an end learns it from its first fetch; one with an end before its start never fetches."""
+    if start > valid.end_offset:
+        raise OffsetOutOfRangeError(
+            f"{where}: expected an offset from {valid.start_offset} to {valid.end_offset}, found {start}",
+            start=valid.start_offset,
+            end=valid.end_offset,
+        )
 
 
 def _check_available(where: str, start: int, end: int | None, valid: OffsetAnswer) -> None:
