@@ -20,6 +20,7 @@ from ...protocol.errors import (
     ConnectionLostError,
     OutcomeUnknownError,
     TidelogError,
+    TimedOutError,
     UnknownTopicIdError,
 )
 from ...protocol.limits import MAX_PRODUCES_IN_FLIGHT
@@ -293,7 +294,8 @@ def _receipt(topic: TopicEntry, delivery: Delivery) -> Receipt:
 
 def _undelivered(delivery: Delivery, error: TidelogError) -> TidelogError:
     if not delivery.is_sent:
-        return _with_details(error, stored=False)
+        refusal = delivery.parcel.refusal if isinstance(error, TimedOutError) else None
+        return _with_details(refusal or error, stored=False)
     return OutcomeUnknownError(f"{error}; it was sent, and is stored once or not at all", **error.details)
 
 

@@ -99,6 +99,8 @@ class Lane:
         self.state = LaneState.OPEN
         self.identity: Identity | None = None
         self.not_before = 0.0
+        self.refusal: TidelogError | None = None
+        """Why there was a pause last, while nothing was stored since."""
         self.unsent: deque[Parcel] = deque()
         self._in_flight: list[Parcel] = []
         self._returned: list[Parcel] = []
@@ -159,6 +161,7 @@ class Lane:
         parcel.answered(result, durability)
         self._in_flight.remove(parcel)
         self._backoff.reset()
+        self.refusal = None
         if self.state is LaneState.HELD:
             self._settle(now, 0.0)
 
@@ -180,6 +183,8 @@ class Lane:
         elif verdict is Verdict.LOST_TRACK:
             parcel.refused(OutcomeUnknownError(f"sent again over a new connection, but {error.message}"))
         else:
+            if verdict is Verdict.REPEAT:
+                self.refusal = error
             self._returned.append(parcel)
         self._in_flight.remove(parcel)
         self._settle(now, chance)
@@ -217,6 +222,7 @@ class Lane:
         if any(refusal.verdict is Verdict.REPEAT for refusal in self._refusals):
             self.not_before = now + self._backoff.pause(chance)
             for parcel in self.unsent:  # whoever waits for one of these has to send it when the pause is over
+                parcel.refusal = self.refusal
                 for delivery in parcel.deliveries:
                     delivery.stir()
         self._conclude()

@@ -148,6 +148,7 @@ class Outbox:
         return lane
 
     def _submit(self, lane: Lane, parcel: Parcel) -> None:
+        parcel.refusal = lane.refusal
         lane.unsent.append(parcel)
         self._waiting[lane] = None
 

@@ -81,6 +81,7 @@ class Parcel:
         "order",
         "partition",
         "priority",
+        "refusal",
         "sends",
         "sequence",
         "size",
@@ -108,6 +109,8 @@ class Parcel:
         self.order = 0
         """When it was first sent, among those of its lane: sequences of two identities do not compare."""
         self.encoded: bytearray | None = None
+        self.refusal: TidelogError | None = None
+        """What its lane pauses for, or did last: the reason if it never gets through."""
 
     def still_wanted(self) -> bool:
         """Return whether a caller waits for it. One that follows a refused parcel of its own call is refused here, if

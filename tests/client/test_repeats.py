@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
 from tests.client.fake_broker import Fault
@@ -18,6 +20,7 @@ from tidelog import (
     TimedOutError,
     UnknownTopicIdError,
 )
+from tidelog.client.core.backoff import Backoff
 from tidelog.protocol.api import Api
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.messages import InitProducer, Produce
@@ -158,13 +161,25 @@ async def test_a_passing_refusal_is_tried_again(world: World) -> None:
         world.broker.when(Api.PRODUCE, Fault.REFUSE, error=error)
     async with world.client() as client:
         assert (await client.produce("t", b"once")).offset == 0
-        rule = world.broker.when(Api.PRODUCE, Fault.REFUSE, error=OverloadedError("busy"), times=1000)
-        with pytest.raises(TimedOutError) as caught:
-            await client.produce("t", b"never", timeout=0.3)
-        assert caught.value.details["stored"] is False
-        rule.times = 0
+        rule = world.broker.when(Api.PRODUCE, Fault.REFUSE, error=OverloadedError("busy"), times=3)
         assert (await client.produce("t", b"again")).offset == 1
     assert world.broker.count(InitProducer) == 1
+
+
+@everywhere
+async def test_the_reason_of_the_pauses_is_raised_in_the_end(world: World) -> None:
+    """At the timeout the caller learns what the broker refused it with, also one who came during the pause."""
+    for topic, error in (("o", OverloadedError("busy", limit=7)), ("d", DiskFullError("no room"))):
+        async with world.client() as client:
+            world.broker.when(Api.PRODUCE, Fault.REFUSE, error=error)
+            with patch.object(Backoff, "pause", return_value=60.0):
+                with pytest.raises(type(error), match=error.message) as caught:
+                    await client.produce(topic, b"never", timeout=0.5)
+                assert caught.value.details == {**error.details, "stored": False}
+                with pytest.raises(type(error), match=error.message) as caught:
+                    await client.produce_many(topic, [b"never"], timeout=0.1)
+                assert caught.value.details == {**error.details, "stored": False, "acknowledged": 0}
+    assert world.broker.count(Produce) == 2
 
 
 @everywhere
