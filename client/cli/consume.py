@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...protocol.errors import NotFoundError, TimedOutError, UnknownPartitionError
+from ...protocol.errors import NotFoundError, TimedOutError
 from .errors import OutputClosed, WrongUsage
 from .escaping import visible_bytes
 from .message_json import message_fields
 from .options import Output, OutputFormat, Timeout, Topic, Url, parse_limit, parse_partition, parse_timeout_s
 from .output import StandardOutput
 from .progress import progress
-from .session import connected
+from .session import check_partition, connected
 from .times import Bound, Position, parse_position
 
 if TYPE_CHECKING:
@@ -219,10 +219,8 @@ def _look_up(client: Client, topic: str, positions: tuple[Position, ...], partit
     partitions = client.topics.describe(topic).partitions
     if partition is None and len(partitions) > 1:
         raise WrongUsage(f"an offset needs --partition: {topic} has {len(partitions)} partitions")
-    if partition is not None and partition >= len(partitions):
-        raise UnknownPartitionError(
-            f"expected a partition of {topic} from 0 to {len(partitions) - 1}, found {partition}"
-        )
+    if partition is not None:
+        check_partition(partition, len(partitions), topic)
     return Found(now, partitions[partition or 0].end_offset)
 
 

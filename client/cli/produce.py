@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...protocol.errors import InvalidRequestError, UnknownTopicError
 from .errors import WrongUsage
-from .json_records import DEFAULT_PRIORITY, Record, encode_object, time_fields
+from .json_records import DEFAULT_PRIORITY, Pair, Record, encode_object, time_fields
 from .options import Output, OutputFormat, Timeout, Topic, Url, parse_partition, parse_priority
 from .output import StandardOutput, say
 from .progress import Advance, progress
 from .record_columns import Form, JsonLines, TextLines
 from .record_input import STDIN, open_input
 from .sending import Sender
-from .session import connected
+from .session import check_partition, connected
 
 if TYPE_CHECKING:
+    from ..blocking.client import Client
     from ..receipt import Receipt, ReceiptBatch
 
 
@@ -109,7 +111,7 @@ def produce(
     template = Record(
         value=None,
         key=None if key is None else os.fsencode(key),
-        headers=tuple((header.name, header.value) for header in headers or []),
+        headers=_pairs(headers or []),
         priority=DEFAULT_PRIORITY if priority is None else priority,
         partition=partition,
     )
@@ -117,6 +119,8 @@ def produce(
     out = StandardOutput() if receipts else None
     with open_input(file) as source, connected(url, timeout) as client:
         client.ping()  # so that nobody types lines for a broker that is not there
+        if partition is not None:
+            _check_partition(client, topic, partition)
         sender = Sender(client, topic, _ignore if out is None else _printer(out, output))
         shown = source.size is not None and not (out is not None and out.is_terminal)
         try:
@@ -131,6 +135,25 @@ def produce(
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command("produce")(produce)
+
+
+def _pairs(headers: Sequence[Header]) -> tuple[Pair, ...]:
+    """Return the headers as the client sends them. Raises WrongUsage before a line is read for what it refuses."""
+    from ..core.record import to_pairs  # here, because it loads numpy, which --help can do without
+
+    try:
+        return tuple(to_pairs([(header.name, header.value) for header in headers]))
+    except InvalidRequestError as error:
+        raise WrongUsage(f"--header: {error.message}") from None
+
+
+def _check_partition(client: Client, topic: str, partition: int) -> None:
+    """Raise UnknownPartitionError for a partition that is not there."""
+    try:
+        partitions = client.topics.describe(topic).partitions
+    except UnknownTopicError:
+        return  # the first message makes the topic, or is told that there is none
+    check_partition(partition, len(partitions), topic)
 
 
 def _form(form: InputForm, template: Record, separator: str | None, keep_partition: bool) -> Form:

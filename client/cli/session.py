@@ -7,9 +7,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ...protocol.errors import TidelogError, UnknownPartitionError
 from .errors import WrongUsage
 from .options import DEFAULT_TIMEOUT_S
 from .output import say
+from .wording import reworded
 
 if TYPE_CHECKING:
     from ..blocking.client import Client
@@ -36,4 +38,13 @@ def connected(url: str | None, timeout: float | None = None) -> Generator[Client
     except ValueError as error:
         raise WrongUsage(f"{'TIDELOG_URL' if url is None else '--url'}: {error}") from None
     with client:
-        yield client
+        try:
+            yield client
+        except TidelogError as error:
+            raise reworded(error, client.address) from error
+
+
+def check_partition(partition: int, partitions: int, topic: str) -> None:
+    """Raise UnknownPartitionError for a partition that a topic of so many has not."""
+    if partition >= partitions:
+        raise UnknownPartitionError(f"expected a partition of {topic} from 0 to {partitions - 1}, found {partition}")

@@ -44,7 +44,7 @@ class Chunk:
 class Columns:
     """What `produce_many` was given, in the form it is sent; raises for what may not be sent."""
 
-    __slots__ = ("partitions", "priorities", "table")
+    __slots__ = ("_largest", "partitions", "priorities", "table")
 
     def __init__(
         self,
@@ -56,12 +56,13 @@ class Columns:
         partition: int | Sequence[int] | None = None,
         timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None = None,
     ) -> None:
-        self.table = Table(
-            to_bytes_column(values, "values"),
-            None if keys is None else to_bytes_column(keys, "keys"),
-            None if headers is None else [to_pairs(each) for each in headers],
-            None if timestamps is None else to_times_us(timestamps),
-        )
+        value_list, largest_value = to_bytes_column(values, "values")
+        key_list, largest_key = (None, 0) if keys is None else to_bytes_column(keys, "keys")
+        header_list = None if headers is None else [to_pairs(each) for each in headers]
+        times_us = None if timestamps is None else to_times_us(timestamps)
+        self.table = Table(value_list, key_list, header_list, times_us)
+        self._largest = largest_value + largest_key
+        """No message is larger, its headers aside."""
         lanes, targets = _per_row(priority), _per_row(partition)
         self.priorities = check_priority(cast("int", priority)) if lanes is None else [*map(check_priority, lanes)]
         if targets is not None:
@@ -91,18 +92,19 @@ class Columns:
             if column is not None and len(column) != len(self):
                 raise ValueError(f"{name}: expected {len(self)} entries, one for each value, found {len(column)}")
 
-    def chunks(self, topic: str, partitions: int, sticky: StickyPartitioner, max_message_bytes: int) -> list[Chunk]:
-        """Return the batches of this call. Raises MessageTooLargeError, before any of them is sent."""
-        found: list[Chunk] = []
+    def chunks(self, topic: str, partitions: int, sticky: StickyPartitioner, max_message_bytes: int) -> Iterator[Chunk]:
+        """Yield the batches of this call. Raises MessageTooLargeError before the first one.
+
+        One by one as they are sent, so that what was cut is still in the processor's cache when it is encoded.
+        """
+        if self._largest > max_message_bytes or self.table.headers is not None:
+            self.table.check_sizes(max_message_bytes)
         for partition, priority, rows in self._groups(topic, partitions):
             group = self.table if rows is None else self.table.take(rows)
-            for at, part, size in cut(group):
-                if size > max_message_bytes:  # in a smaller batch no message can be too large
-                    part.check_sizes(max_message_bytes)
+            for at, part in cut(group):
                 places = slice(at, at + len(part)) if rows is None else rows[at : at + len(part)]
                 target = sticky.advance(partitions) if partition == NO_PARTITION else partition
-                found.append(Chunk(places, target, priority, part))
-        return found
+                yield Chunk(places, target, priority, part)
 
     def _groups(self, topic: str, partitions: int) -> Iterator[tuple[int, int, Int64s | None]]:
         """Yield partition, priority and rows (None: all) of each group."""

@@ -80,8 +80,8 @@ class Table:
             check_size(record_bytes(value, key, pairs), limit)
 
 
-def cut(table: Table) -> Iterator[tuple[int, Table, int]]:
-    """Yield the table in parts, each with the number of its first row and its size.
+def cut(table: Table) -> Iterator[tuple[int, Table]]:
+    """Yield the table in parts, each with the number of its first row.
 
     How many rows make TARGET_BYTES is guessed from the rows just before: a sum for each row would cost as much as
     encoding it.
@@ -97,7 +97,7 @@ def cut(table: Table) -> Iterator[tuple[int, Table, int]]:
             take //= 2
             part = table.part(at, at + take)
             size = part.size()
-        yield at, part, size
+        yield at, part
         at, seen = at + take, take
 
 
