@@ -71,6 +71,38 @@ def test_flags_go_with_every_message(tidelog: CommandLine, topic: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("stdin", [b"", b"line\n"])
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("tidelog.x=1", 'header names that begin with "tidelog." are the broker\'s own'),
+        ("n" * 70_000 + "=1", "expected header names of at most"),
+    ],
+    ids=["reserved", "long"],
+)
+def test_a_header_that_nobody_may_send_is_wrong_usage(
+    tidelog: CommandLine, topic: str, stdin: bytes, header: str, message: str
+) -> None:
+    """Case 17: a --header that can never be sent is refused before a line is read, so also for an empty input."""
+    error = tidelog.run("produce", topic, "--header", header, stdin=stdin, code=2).error
+    assert error.startswith(f"tidelog: USAGE: produce: --header: {message}")
+
+
+def test_a_partition_that_is_not_there_is_said_before_a_line_is_read(tidelog: CommandLine, topic: str) -> None:
+    """--partition is looked up first: one that is not there is an error also for an empty input."""
+    for stdin in (b"", b"line\n"):
+        error = tidelog.run("produce", topic, "--partition", "99", stdin=stdin, code=1).error
+        assert error == f"tidelog: UNKNOWN_PARTITION: expected a partition of {topic} from 0 to 0, found 99"
+    tidelog.run("produce", topic, "--partition", "0", stdin=b"line\n")
+    assert tidelog.run("consume", topic).out == b"line\n"
+
+
+def test_a_partition_of_a_topic_yet_to_be_made_is_no_error(tidelog: CommandLine) -> None:
+    """Produce makes its topic: that it is not there yet says nothing against --partition 0."""
+    tidelog.run("produce", "made-by-produce", "--partition", "0", stdin=b"line\n")
+    assert [m["id"] for m in stored(tidelog, "made-by-produce")] == ["made-by-produce/0@0"]
+
+
 def test_a_key_is_the_bytes_that_were_typed(tidelog: CommandLine, topic: str) -> None:
     """Case 28: a key that is not UTF-8, and an emoji under LANG=C, arrive as their bytes."""
     environment = {"LANG": "C", "LC_ALL": "C"}
@@ -181,10 +213,10 @@ def test_partitions_are_kept_only_when_asked_for(tidelog: CommandLine) -> None:
     assert found == {(str(n), n % 3) for n in range(6)} | {("p1", 1)}
 
 
-@pytest.mark.parametrize("flags", [["--partition", "3"], ["--input", "json", "--keep-partition"]])
-def test_a_partition_that_is_not_there_is_said(tidelog: CommandLine, topic: str, flags: list[str]) -> None:
-    """A partition the topic does not have stores nothing and says which there are."""
-    error = tidelog.run("produce", topic, *flags, stdin=b'{"value": "v", "partition": 3}\n', code=1).error
+def test_a_partition_of_a_line_that_is_not_there_is_said(tidelog: CommandLine, topic: str) -> None:
+    """A line for a partition the topic does not have stores nothing and says which there are."""
+    line = b'{"value": "v", "partition": 3}\n'
+    error = tidelog.run("produce", topic, "--input", "json", "--keep-partition", stdin=line, code=1).error
     assert "expected 0 to 0" in error
     assert error.endswith("(0 messages were stored)")
 
@@ -212,13 +244,6 @@ def test_receipts_as_json(tidelog: CommandLine, topic: str) -> None:
         "duplicate": False,
     }
     assert json.loads(run.err) == {"topic": topic, "stored": 1, "durability": "synced"}
-
-
-def test_a_reserved_header_is_refused(tidelog: CommandLine, topic: str) -> None:
-    """Case 17: names that begin with `tidelog.` are the broker's own."""
-    error = tidelog.run("produce", topic, "--header", "tidelog.redrives=99", stdin=b"v\n", code=1).error
-    assert "tidelog." in error
-    assert tidelog.run("consume", topic, code=3).out == b""
 
 
 def test_producing_makes_the_topic(tidelog: CommandLine) -> None:
