@@ -12,6 +12,7 @@ from .files import Files
 from .fold import FIRST_FOLD_SECTION
 from .loading import IndexBuilder
 from .log_state import LogState
+from .read_in import read_in
 from .scan import Gap, Place, Scan, SegmentBytes, has_data, highest_end_by_leader, scan_sealed, scan_tail
 from .segment import Segment
 from .snapshot import Snapshot, check_sections, restore_epochs, restore_index, restore_times
@@ -164,7 +165,8 @@ class Replay:
         self._head_append_us = self._state.last_append_us
         segment.file = self._files.open(segment.path)
         segment.capacity = segment.file.size()
-        data = segment.bytes()
+        segment.file.view(segment.capacity)  # made here, where a refused map is an error with a name
+        data = SegmentBytes(read_in(segment.file, start.position), segment.seed, segment.file.data_from)
         tail: list[Entries] = []
 
         def accept(entries: Entries) -> None:
@@ -245,7 +247,7 @@ class Replay:
     def _pass_over_last(self, segment: Segment) -> None:
         """Quarantine a last segment whose header page is gone, up to any offset it may ever have given out."""
         file = self._files.open(segment.path, writable=False)
-        data = SegmentBytes(file.view(file.size()), 0, file.data_from)
+        data = SegmentBytes(read_in(file, SEGMENT_HEADER_BYTES), 0, file.data_from)
         end = highest_end_by_leader(data, SEGMENT_HEADER_BYTES)
         # One offset at least, so that the file keeps its name.
         end = max(end, self._least_end, segment.base_offset + 1)

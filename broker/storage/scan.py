@@ -203,7 +203,7 @@ def is_body_intact(view: memoryview, entry: np.void) -> bool:
 def find_batches(segment: SegmentBytes, position: int, end: int) -> Iterator[Entries]:
     """Yield runs of batches with good headers that start in a range, wherever they lie."""
     size = len(segment.view)
-    for start, stop in _written(segment, position, end):
+    for start, stop in written(segment.data_from, position, end):
         for candidate in _magics(segment.view, max(start, position), stop):
             while position <= candidate < size:
                 walk = walk_headers(segment.view, position=candidate, end=size, seed=segment.seed, limit=_CHUNK_ENTRIES)
@@ -217,29 +217,29 @@ def has_data(segment: SegmentBytes, position: int) -> bool:
     """Say whether anything but zeros was ever written from `position` on."""
     return any(
         np.frombuffer(segment.view[start:stop], dtype=np.uint8).any()
-        for start, stop in _written(segment, position, len(segment.view))
+        for start, stop in written(segment.data_from, position, len(segment.view))
     )
 
 
 def highest_end_by_leader(segment: SegmentBytes, position: int) -> int:
     """Return the highest offset that any batch ends at, going by leader checksums only (the seed is lost)."""
     highest = 0
-    for start, stop in _written(segment, position, len(segment.view)):
+    for start, stop in written(segment.data_from, position, len(segment.view)):
         for candidate in _magics(segment.view, start, stop):
             if verify_leader(segment.view, candidate):
                 highest = max(highest, BatchHeader.read(segment.view, candidate).end_offset)
     return highest
 
 
-def _written(segment: SegmentBytes, position: int, end: int) -> Iterator[tuple[int, int]]:
+def written(data_from: Callable[[int], int], position: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield pieces of a range that may hold data, small ones first behind each hole.
 
-    Reading a hole through a map fills it with pages of zeros, and behind the end of nearly every log there is
+    A hole that is read costs time and pages of zeros, and behind the end of nearly every log there is
     nothing but a hole.
     """
     size = _FIRST_PIECE
     while position < end:
-        start = max(position, segment.data_from(position) & -_ALIGNMENT)
+        start = max(position, data_from(position) & -_ALIGNMENT)
         if start > position:
             size = _FIRST_PIECE
         stop = min((start + size) // _FIRST_PIECE * _FIRST_PIECE, end)

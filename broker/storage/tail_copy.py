@@ -61,6 +61,7 @@ class TailCopy:
             segment.gaps = [_shifted(gap, shift) for gap in gaps if gap.position >= tail.position]
             segment.first_append_us = int(moved["append_time_us"][0])
             segment.last_append_us = int(moved["append_time_us"][-1])
+        tail.source = tail.entries = None  # a start makes many copies before the first is installed
         return segment
 
     def _write_batches(self, segment: Segment, entries: Entries, shift: int) -> None:
