@@ -32,11 +32,12 @@ from tests.helpers.config_effects import (
     silence_after_hello,
     silence_before_hello,
     stalled,
+    synced_late,
     taken_at_once,
     time_to_drain,
     told,
-    unsynced_after,
     within,
+    within_real_time,
 )
 
 from tidelog.broker import background
@@ -67,9 +68,14 @@ EFFECTS: dict[str, tuple[Observation, Given, object, object]] = {
     "log.index_interval_bytes": (rows_of_an_index, {"index_interval_bytes": "32KiB"}, 15, 3),
     "log.retention": (within(removed_by_age), {"retention": "1h"}, False, True),
     "log.retention_bytes": (within(removed), {"retention_bytes": "64KiB"}, False, True),
-    "log.retention_check_interval": (within(removed_under_64_kib), {"retention_check_interval": "1h"}, True, False),
-    "log.max_unsynced_bytes": (within(request_of_2_mb), {"max_unsynced_bytes": "1MiB"}, None, "BATCH_TOO_LARGE"),
-    "log.sync_interval": (within(unsynced_after), {"sync_interval": "60s"}, 1, 0),
+    "log.retention_check_interval": (within(removed_under_64_kib), {"retention_check_interval": "1d"}, True, False),
+    "log.max_unsynced_bytes": (
+        within_real_time(request_of_2_mb),
+        {"max_unsynced_bytes": "1MiB"},
+        None,
+        "BATCH_TOO_LARGE",
+    ),
+    "log.sync_interval": (within(synced_late), {"sync_interval": "60s"}, False, True),
     "log.max_batch_bytes": (within(largest_batch), {"max_batch_bytes": "64KiB"}, (None, None), (None, 31)),
     "log.max_batch_payload": (within(largest_batch), {"max_batch_payload": "64KiB"}, (None, None), (31, 31)),
     "topics.partitions": (within(partitions_made), {"partitions": 3}, 6, 3),
