@@ -52,10 +52,13 @@ def get(context: Context, request: Get) -> Answer:
     topic = context.topics.named(full_name(request.topic))
     if topic.count != request.count:
         wanted = MessageId(topic.name, request.count, request.partition, request.offset)
-        raise NotFoundError(
-            f"expected a record of the topic as it is now (made {topic.count} times), found the id {wanted}: "
+        times = "once" if topic.count == 1 else f"{topic.count} times"
+        why = (
             "the topic was deleted and made again since"
+            if request.count < topic.count
+            else "it was never made so often"
         )
+        raise NotFoundError(f"expected a record of the topic as it is now (made {times}), found the id {wanted}: {why}")
     found = context.topics.partition(topic.id, request.partition).get(request.offset)
     if not isinstance(found, Deferred):
         return _reply_with(context, topic.id, found)

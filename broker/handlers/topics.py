@@ -83,7 +83,7 @@ def create(context: Context, request: CreateTopic) -> Answer:
     """Make a topic."""
 
     def reply(made: Created) -> Reply:
-        return Reply(TopicReply(made.topic.info(context.node_id), made.created))
+        return Reply(TopicReply(made.topic.info(context.node_id, details=True), made.created))
 
     making = context.topics.create(
         full_name(request.name),
@@ -99,7 +99,7 @@ def alter(context: Context, request: AlterTopic) -> Answer:
     altering = context.topics.alter(
         full_name(request.name), partitions=request.partitions, settings=request.settings, reset=request.reset
     )
-    return altering.then(lambda topic: Reply(TopicReply(topic.info(context.node_id))))
+    return altering.then(lambda topic: Reply(TopicReply(topic.info(context.node_id, details=True))))
 
 
 def delete(context: Context, request: DeleteTopic) -> Answer:

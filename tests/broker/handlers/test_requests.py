@@ -275,6 +275,19 @@ async def test_offsets_by_every_kind() -> None:
         assert isinstance(await refusal(peer, ListOffsets(kinds[:1] * (MAX_QUERIES + 1))), InvalidRequestError)
 
 
+@pytest.mark.parametrize("request_", [AlterTopic("default/t", 1), CreateTopic("default/t", exist_ok=True)])
+async def test_a_topic_that_holds_records_is_answered_with_their_numbers(request_: AlterTopic | CreateTopic) -> None:
+    """What a change answers says what is in the partitions, as metadata does."""
+    async with running_broker() as running:
+        peer = await running.greeted()
+        topic_id = await running.topic(peer)
+        await produce(peer, topic_id, encode_batch([b"a", b"b"], timestamp_us=5))
+        reply = await ask(peer, request_)
+        assert isinstance(reply, TopicReply)
+        (partition,) = reply.topic.partitions
+        assert (partition.end_offset, partition.segments) == (2, 1)
+
+
 async def test_get_returns_the_batch_of_one_record() -> None:
     """A record is found by its id; one that is not there, or of a topic deleted since, is not."""
     async with running_broker() as running:
@@ -290,7 +303,22 @@ async def test_get_returns_the_batch_of_one_record() -> None:
         await running.topic(peer)
         error = await refusal(peer, Get("default/t", 1, 0, 0))
         assert isinstance(error, NotFoundError)
-        assert "deleted and made again" in error.message
+        assert error.message == (
+            "expected a record of the topic as it is now (made 2 times), found the id t/0@0: "
+            "the topic was deleted and made again since"
+        )
+
+
+async def test_get_of_a_making_that_never_was_says_so() -> None:
+    """An id that counts more makings than there were is no id of an older topic."""
+    async with running_broker() as running:
+        peer = await running.greeted()
+        await running.topic(peer)
+        error = await refusal(peer, Get("default/t", 2, 0, 0))
+        assert isinstance(error, NotFoundError)
+        assert error.message == (
+            "expected a record of the topic as it is now (made once), found the id t~2/0@0: it was never made so often"
+        )
 
 
 async def test_reopen_of_a_healthy_topic_reopens_nothing() -> None:
