@@ -154,6 +154,8 @@ def test_bounds() -> None:
     assert parse_bound(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "start", 0) == Moment(1_000_000)
     assert parse_bound(timedelta(seconds=2), "start", 5_000_000) == Moment(3_000_000)
     assert parse_bound(timedelta(seconds=-2), "start", 5_000_000) == Moment(3_000_000)
+    for longest in (timedelta.max, timedelta.min):
+        assert parse_bound(longest, "start", 5_000_000) == Moment(-62_135_596_800_000_000)
 
 
 def test_questions_for_bounds() -> None:
