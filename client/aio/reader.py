@@ -54,15 +54,41 @@ class _Flight:
     is_withdrawn: bool = False
 
 
+class _Line:
+    """A link that is made when it is needed, and closed with its reader: by the end of the range, or when nothing
+    refers to the reader any more, and so nobody can be using it."""
+
+    __slots__ = ("_ended", "_make_link", "link")
+
+    def __init__(self, make_link: Callable[[], Link], ended: str) -> None:
+        self._make_link = make_link
+        self._ended = ended
+        self.link: Link | None = None
+
+    def pick_up(self) -> Link:
+        """Return the link."""
+        if self.link is None:
+            self.link = self._make_link()
+        return self.link
+
+    def hang_up(self) -> None:
+        """Close it; whoever reads on after a seek makes another."""
+        link, self.link = self.link, None
+        if link is not None:
+            link.close(ClosedError(self._ended))
+
+    def __del__(self) -> None:
+        self.hang_up()
+
+
 class Reader:
     """One pass over the partitions of a plan. One task at a time pulls; any may call `stop`."""
 
     def __init__(self, plan: Plan, make_link: Callable[[], Link], timeout: float | None) -> None:
         self.positions = Positions(plan.policy, timestamp_filter(plan.start, plan.end, plan.by))
         self._plan = plan
-        self._make_link = make_link
+        self._line = _Line(make_link, f"the {plan.what} has ended")
         self._timeout = timeout
-        self._link: Link | None = None
         self._home: runtime.Home | None = None
         self._is_open = False
         self._is_stopped = False
@@ -101,7 +127,11 @@ class Reader:
                     return found
                 if found is not None:
                     _warn(found)
-                elif self.positions.is_finished or not await self._advance(until):
+                elif self.positions.is_finished:
+                    self._flight = None
+                    self._line.hang_up()
+                    return None
+                elif not await self._advance(until):
                     return None
             return None
         except ClosedError:
@@ -125,13 +155,11 @@ class Reader:
     async def seek_to_time(self, moment: Moment) -> None:
         """Go on at the first record appended at or after a time, in every partition."""
         await self.open()
-        assert self._link is not None
+        link = self._line.pick_up()
         places = list(self.positions)
         deadline = Deadline.after(self._timeout, runtime.now())
         where = [(place.topic, place.partition) for place in places]
-        for place, answer in zip(
-            places, await find_moment(self._link, self._plan, where, moment, deadline), strict=True
-        ):
+        for place, answer in zip(places, await find_moment(link, self._plan, where, moment, deadline), strict=True):
             place.seek(answer.offset, answer.epoch)
         self.notify()
 
@@ -145,7 +173,7 @@ class Reader:
 
     def notify(self) -> None:
         """Let a pull that waits look again: what is wanted has changed. Takes no lock."""
-        flight, bell, link = self._flight, self._bell, self._link
+        flight, bell, link = self._flight, self._bell, self._line.link
         if self._is_stopped and link is not None:
             link.stop(ClosedError(f"the {self._plan.what} was stopped"))
         if flight is not None:
@@ -158,8 +186,9 @@ class Reader:
         """Stop, and close the connection."""
         error = ClosedError(f"the {self._plan.what} is closed")
         self._is_stopped, self._closed = True, error
-        if self._home is not None and self._link is not None and not runtime.is_forked(self._home):
-            self._link.close(error)
+        link = self._line.link
+        if self._home is not None and link is not None and not runtime.is_forked(self._home):
+            link.close(error)
             self.notify()
 
     # -- inside ----------------------------------------------------------------------------------------------------
@@ -182,22 +211,23 @@ class Reader:
             self._owner = None
 
     async def _open(self) -> None:
-        if self._is_open or self._is_stopped:
+        if self._is_stopped:
             return
-        if self._link is None:
-            self._home = runtime.home()
-            self._link = self._make_link()
+        self._home = self._home or runtime.home()
+        link = self._line.pick_up()
+        if self._is_open:
+            return
         deadline = Deadline.after(self._timeout, runtime.now())
         subscription = self._plan.subscription
-        metadata = await find_topics(self._link, self._plan, deadline)
+        metadata = await find_topics(link, self._plan, deadline)
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
             await self._sleep(runtime.now() + TOPIC_POLL_S)
             if self._is_stopped:
                 return
-            metadata = await find_topics(self._link, self._plan, NEVER)
-        for position in await find_positions(self._link, self._plan, subscription.places(metadata), deadline):
+            metadata = await find_topics(link, self._plan, NEVER)
+        for position in await find_positions(link, self._plan, subscription.places(metadata), deadline):
             self.positions.add(position)
         self.positions.metadata_version = metadata.version
         self._is_open = True
@@ -219,7 +249,9 @@ class Reader:
             return not self._is_stopped and runtime.now() < until
         self._flight = None
         if reply.error is not None:
-            return await self._refused(reply.error, until)
+            if not reply.error.retriable:
+                raise reply.error
+            return await self._pause(until)
         answer = reply.message
         assert isinstance(answer, FetchReply)
         must_pause = self.positions.take(flight.sent, answer, reply.bulk)
@@ -233,8 +265,7 @@ class Reader:
 
     async def _fly(self, until: float) -> _Flight | None:
         """Return the fetch on its way, sending one if there is none; None if there is nothing to fetch or no broker."""
-        assert self._link is not None
-        flight = self._flight
+        link, flight = self._line.pick_up(), self._flight
         if flight is not None and flight.connection.error is None:
             flight.call.is_stirred = False
             if self._is_stopped:  # looked at after that, so that a stop in between is not missed
@@ -246,9 +277,9 @@ class Reader:
             return flight
         self._flight = None
         try:
-            connection = await self._link.connection(Deadline(until, None if until == math.inf else self._timeout))
+            connection = await link.connection(Deadline(until, None if until == math.inf else self._timeout))
         except (CannotConnectError, TimedOutError):
-            if self._link.has_connected and runtime.now() >= until:
+            if link.has_connected and runtime.now() >= until:
                 return None
             raise
         except ClosedError:
@@ -276,11 +307,6 @@ class Reader:
         self._flight = _Flight(sent, connection, call, give_up_at)
         return self._flight
 
-    async def _refused(self, error: TidelogError, until: float) -> bool:
-        if error.retriable:
-            return await self._pause(until)
-        raise error
-
     async def _pause(self, until: float) -> bool:
         await self._sleep(min(until, runtime.now() + self._backoff.pause(runtime.chance())))
         return not self._is_stopped and runtime.now() < until
@@ -294,9 +320,8 @@ class Reader:
 
     async def _refresh(self, until: float) -> None:
         """Topics changed: read new partitions too, from their beginning, so that no record is missed."""
-        assert self._link is not None
         try:
-            reply = await find_topics(self._link, self._plan, Deadline(until, None))
+            reply = await find_topics(self._line.pick_up(), self._plan, Deadline(until, None))
         except (CannotConnectError, TimedOutError):
             return  # the next answer says again that they changed
         self.positions.metadata_version = reply.version

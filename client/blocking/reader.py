@@ -55,15 +55,41 @@ class _Flight:
     is_withdrawn: bool = False
 
 
+class _Line:
+    """A link that is made when it is needed, and closed with its reader: by the end of the range, or when nothing
+    refers to the reader any more, and so nobody can be using it."""
+
+    __slots__ = ("_ended", "_make_link", "link")
+
+    def __init__(self, make_link: Callable[[], Link], ended: str) -> None:
+        self._make_link = make_link
+        self._ended = ended
+        self.link: Link | None = None
+
+    def pick_up(self) -> Link:
+        """Return the link."""
+        if self.link is None:
+            self.link = self._make_link()
+        return self.link
+
+    def hang_up(self) -> None:
+        """Close it; whoever reads on after a seek makes another."""
+        link, self.link = self.link, None
+        if link is not None:
+            link.close(ClosedError(self._ended))
+
+    def __del__(self) -> None:
+        self.hang_up()
+
+
 class Reader:
     """One pass over the partitions of a plan. One task at a time pulls; any may call `stop`."""
 
     def __init__(self, plan: Plan, make_link: Callable[[], Link], timeout: float | None) -> None:
         self.positions = Positions(plan.policy, timestamp_filter(plan.start, plan.end, plan.by))
         self._plan = plan
-        self._make_link = make_link
+        self._line = _Line(make_link, f"the {plan.what} has ended")
         self._timeout = timeout
-        self._link: Link | None = None
         self._home: runtime.Home | None = None
         self._is_open = False
         self._is_stopped = False
@@ -102,7 +128,11 @@ class Reader:
                     return found
                 if found is not None:
                     _warn(found)
-                elif self.positions.is_finished or not self._advance(until):
+                elif self.positions.is_finished:
+                    self._flight = None
+                    self._line.hang_up()
+                    return None
+                elif not self._advance(until):
                     return None
             return None
         except ClosedError:
@@ -126,11 +156,11 @@ class Reader:
     def seek_to_time(self, moment: Moment) -> None:
         """Go on at the first record appended at or after a time, in every partition."""
         self.open()
-        assert self._link is not None
+        link = self._line.pick_up()
         places = list(self.positions)
         deadline = Deadline.after(self._timeout, runtime.now())
         where = [(place.topic, place.partition) for place in places]
-        for place, answer in zip(places, find_moment(self._link, self._plan, where, moment, deadline), strict=True):
+        for place, answer in zip(places, find_moment(link, self._plan, where, moment, deadline), strict=True):
             place.seek(answer.offset, answer.epoch)
         self.notify()
 
@@ -144,7 +174,7 @@ class Reader:
 
     def notify(self) -> None:
         """Let a pull that waits look again: what is wanted has changed. Takes no lock."""
-        flight, bell, link = self._flight, self._bell, self._link
+        flight, bell, link = self._flight, self._bell, self._line.link
         if self._is_stopped and link is not None:
             link.stop(ClosedError(f"the {self._plan.what} was stopped"))
         if flight is not None:
@@ -157,8 +187,9 @@ class Reader:
         """Stop, and close the connection."""
         error = ClosedError(f"the {self._plan.what} is closed")
         self._is_stopped, self._closed = True, error
-        if self._home is not None and self._link is not None and not runtime.is_forked(self._home):
-            self._link.close(error)
+        link = self._line.link
+        if self._home is not None and link is not None and not runtime.is_forked(self._home):
+            link.close(error)
             self.notify()
 
     # -- inside ----------------------------------------------------------------------------------------------------
@@ -181,22 +212,23 @@ class Reader:
             self._owner = None
 
     def _open(self) -> None:
-        if self._is_open or self._is_stopped:
+        if self._is_stopped:
             return
-        if self._link is None:
-            self._home = runtime.home()
-            self._link = self._make_link()
+        self._home = self._home or runtime.home()
+        link = self._line.pick_up()
+        if self._is_open:
+            return
         deadline = Deadline.after(self._timeout, runtime.now())
         subscription = self._plan.subscription
-        metadata = find_topics(self._link, self._plan, deadline)
+        metadata = find_topics(link, self._plan, deadline)
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
             self._sleep(runtime.now() + TOPIC_POLL_S)
             if self._is_stopped:
                 return
-            metadata = find_topics(self._link, self._plan, NEVER)
-        for position in find_positions(self._link, self._plan, subscription.places(metadata), deadline):
+            metadata = find_topics(link, self._plan, NEVER)
+        for position in find_positions(link, self._plan, subscription.places(metadata), deadline):
             self.positions.add(position)
         self.positions.metadata_version = metadata.version
         self._is_open = True
@@ -218,7 +250,9 @@ class Reader:
             return not self._is_stopped and runtime.now() < until
         self._flight = None
         if reply.error is not None:
-            return self._refused(reply.error, until)
+            if not reply.error.retriable:
+                raise reply.error
+            return self._pause(until)
         answer = reply.message
         assert isinstance(answer, FetchReply)
         must_pause = self.positions.take(flight.sent, answer, reply.bulk)
@@ -232,8 +266,7 @@ class Reader:
 
     def _fly(self, until: float) -> _Flight | None:
         """Return the fetch on its way, sending one if there is none; None if there is nothing to fetch or no broker."""
-        assert self._link is not None
-        flight = self._flight
+        link, flight = self._line.pick_up(), self._flight
         if flight is not None and flight.connection.error is None:
             flight.call.is_stirred = False
             if self._is_stopped:  # looked at after that, so that a stop in between is not missed
@@ -245,9 +278,9 @@ class Reader:
             return flight
         self._flight = None
         try:
-            connection = self._link.connection(Deadline(until, None if until == math.inf else self._timeout))
+            connection = link.connection(Deadline(until, None if until == math.inf else self._timeout))
         except (CannotConnectError, TimedOutError):
-            if self._link.has_connected and runtime.now() >= until:
+            if link.has_connected and runtime.now() >= until:
                 return None
             raise
         except ClosedError:
@@ -275,11 +308,6 @@ class Reader:
         self._flight = _Flight(sent, connection, call, give_up_at)
         return self._flight
 
-    def _refused(self, error: TidelogError, until: float) -> bool:
-        if error.retriable:
-            return self._pause(until)
-        raise error
-
     def _pause(self, until: float) -> bool:
         self._sleep(min(until, runtime.now() + self._backoff.pause(runtime.chance())))
         return not self._is_stopped and runtime.now() < until
@@ -293,9 +321,8 @@ class Reader:
 
     def _refresh(self, until: float) -> None:
         """Topics changed: read new partitions too, from their beginning, so that no record is missed."""
-        assert self._link is not None
         try:
-            reply = find_topics(self._link, self._plan, Deadline(until, None))
+            reply = find_topics(self._line.pick_up(), self._plan, Deadline(until, None))
         except (CannotConnectError, TimedOutError):
             return  # the next answer says again that they changed
         self.positions.metadata_version = reply.version

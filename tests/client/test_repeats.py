@@ -161,7 +161,7 @@ async def test_a_passing_refusal_is_tried_again(world: World) -> None:
         world.broker.when(Api.PRODUCE, Fault.REFUSE, error=error)
     async with world.client() as client:
         assert (await client.produce("t", b"once")).offset == 0
-        rule = world.broker.when(Api.PRODUCE, Fault.REFUSE, error=OverloadedError("busy"), times=3)
+        world.broker.when(Api.PRODUCE, Fault.REFUSE, error=OverloadedError("busy"), times=3)
         assert (await client.produce("t", b"again")).offset == 1
     assert world.broker.count(InitProducer) == 1
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from datetime import timedelta
 
 import numpy as np
 import pytest
 
-from tests.client.flavours import BASE, World, everywhere, store
+from tests.client.flavours import BASE, World, eventually, everywhere, store
 from tidelog import ClosedError, RangeNotAvailableError, UnknownTopicError
 
 
@@ -25,6 +27,35 @@ async def test_the_range_is_resolved_once(world: World) -> None:
         assert seen == {0: list(range(30)), 1: list(range(30))}
         assert await replay.ranges() == {0: (0, 30), 1: (0, 30)}
         assert [batch async for batch in replay] == []
+
+
+@everywhere
+async def test_a_read_that_ended_or_was_left_keeps_no_connection(world: World) -> None:
+    """Without a `close`: at the end of its range, and when nothing refers to it any more; a seek connects again."""
+    store(world, "t", 30)
+    peers = world.broker._peers
+    eventually(lambda: not peers)
+    async with world.client() as client:
+        assert [len(batch) async for batch in client.replay("t")] == [10, 10, 10]
+        eventually(lambda: not peers)
+        consumer = client.consumer("t", end="latest")
+        assert len([message async for message in consumer]) == 30
+        eventually(lambda: not peers)
+        await consumer.seek("t", 0, offset=28)
+        assert [message.offset async for message in consumer] == [28, 29]
+        await consumer.seek_to_time(BASE + timedelta(seconds=2))
+        assert [message.offset async for message in consumer] == list(range(20, 30))
+        eventually(lambda: not peers)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            left = client.replay("t")
+            async for _ in left:
+                break
+            assert len(peers) == 1
+            del left
+            gc.collect()
+            eventually(lambda: not peers)
+        assert [warning for warning in caught if warning.category is ResourceWarning] == []
 
 
 @everywhere
