@@ -150,8 +150,8 @@ class Administration:
         """Open the logs of partitions in a worker; all or none."""
         log_settings = self._log_settings(settings)
         state, epoch = self._meta.state, self._meta.state.epoch
-        made = state.topics[topic_id].made
-        wanted = [Wanted(topic_id, index, log_settings, is_made=index < made) for index in indexes]
+        made, name = state.topics[topic_id].made, state.topics[topic_id].name
+        wanted = [Wanted(topic_id, index, log_settings, is_made=index < made, topic=name) for index in indexes]
 
         def work() -> None:
             opened = open_partitions(self._services, state, epoch, wanted)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..protocol.errors import StorageError, TidelogError
+from ..protocol.topic_name import short_name
 from .errors import storage_error
 from .message_log import MESSAGES_FOLDER, MessageLog, messages_log_id
 from .meta import META_FOLDER, MetaState
@@ -30,12 +31,13 @@ _FOLDER = re.compile(r"([1-9][0-9]{0,9})-(0|[1-9][0-9]{0,9})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A partition to open. `is_made`: its log is known to have been there."""
+    """A partition to open. `is_made`: its log is known to have been there; `topic`: its full name."""
 
     topic_id: int
     index: int
     settings: LogSettings
     is_made: bool = False
+    topic: str = ""
 
     @property
     def folder(self) -> str:
@@ -46,6 +48,11 @@ class Wanted:
     def messages_folder(self) -> str:
         """Where its log of messages lies."""
         return f"{self.folder}/{MESSAGES_FOLDER}"
+
+    @property
+    def title(self) -> str:
+        """What users call it."""
+        return f"{short_name(self.topic)}/{self.index}" if self.topic else self.messages_folder
 
     @property
     def log_id(self) -> int:
@@ -76,7 +83,7 @@ def open_partitions(
     for place in places:
         one = wanted[place]
         tables.append(ProducerTable(services.time.boottime_us(), named_epoch=state.named_epochs.get))
-        specs.append(LogSpec(one.messages_folder, one.log_id, one.settings, epoch, tables[-1]))
+        specs.append(LogSpec(one.messages_folder, one.log_id, one.settings, epoch, tables[-1], one.title))
     # The wall clock, not the broker's time: a worker must not move that on beside the loop.
     opened = Log.open_many(services.files, specs, now_us=services.time.wall_us())
     for place, table, log in zip(places, tables, opened, strict=True):

@@ -16,10 +16,10 @@ class DamagedRange:
     start: int
     end: int
 
-    def error(self, folder: str) -> CorruptError:
+    def error(self, title: str) -> CorruptError:
         """Return the error for whoever wants to read in the range."""
         return CorruptError(
-            f"expected intact batches in {folder}, found offsets {self.start} to {self.end} damaged;"
+            f"expected intact batches in {title}, found offsets {self.start} to {self.end} damaged;"
             f" reading goes on at {self.end}",
             start=self.start,
             end=self.end,

@@ -129,7 +129,7 @@ class ReadableLog:
         end = self.epoch_end(epoch)
         if offset > end:
             raise TruncatedError(
-                f"expected at most offset {end}, where epoch {epoch} of {self.folder} ends, found {offset}",
+                f"expected at most offset {end}, where epoch {epoch} of {self._segments.title} ends, found {offset}",
                 epoch=epoch,
                 end=end,
             )

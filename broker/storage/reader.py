@@ -94,7 +94,7 @@ class Reader:
             except UnreadableError:
                 if runs:
                     break  # the next read starts there and says what is wrong
-                raise self._damaged_at(offset).error(self._segments.folder) from None
+                raise self._damaged_at(offset).error(self._segments.title) from None
             if run is None or (runs and run.end_position - run.position > max_bytes):
                 break
             runs.append(run)
@@ -137,7 +137,7 @@ class Reader:
         try:
             run = self._run(offset, 0, self._end_offset, may_wait=True)
         except UnreadableError:
-            raise self._damaged_at(offset).error(self._segments.folder) from None
+            raise self._damaged_at(offset).error(self._segments.title) from None
         assert run is not None, f"offset {offset} is below the end but has no batch"
         return run.segment.bytes().view[run.position : run.end_position]
 
@@ -148,7 +148,7 @@ class Reader:
     def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
         start, end = self._segments.start_offset, self._end_offset
         return OffsetOutOfRangeError(
-            f"expected an offset from {start} to {end} in {self._segments.folder}, found {offset}",
+            f"expected an offset from {start} to {end} in {self._segments.title}, found {offset}",
             start=start,
             end=end,
         )

@@ -37,6 +37,8 @@ class LogSpec:
     settings: LogSettings
     epoch: int | None = None
     fold: Fold | None = None
+    title: str = ""
+    """What the log is called in errors that users see; empty: its folder."""
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class Recovery:
         self._copy: TailCopy | None = None
         self._unplaced: str | None = None
         damage, epochs = Damage(), Epochs()
-        segments = Segments(files, spec.folder, spec.settings, damage)
+        segments = Segments(files, spec.folder, spec.settings, damage, title=spec.title)
         mark = SyncedMark(files, spec.folder)
         self._state = LogState(spec.log_id, FIRST_EPOCH, spec.fold, segments, damage, epochs, mark)
 

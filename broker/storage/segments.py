@@ -15,9 +15,11 @@ from .sparse_index import SparseIndex
 class Segments:
     """The list of segments; the last one is active, the others are sealed."""
 
-    def __init__(self, files: Files, folder: str, settings: LogSettings, damage: Damage) -> None:
+    def __init__(self, files: Files, folder: str, settings: LogSettings, damage: Damage, title: str = "") -> None:
+        """`title` is what the log is called in errors, by default its folder."""
         self.files = files
         self.folder = folder
+        self.title = title or folder
         self.settings = settings
         self.damage = damage
         self.all: list[Segment] = []
@@ -69,7 +71,7 @@ class Segments:
         NotReadyError with the work for a thread that comes first, where the caller may not wait.
         """
         if self.is_closed:
-            raise StorageError(f"expected an open log, found {self.folder} closed")
+            raise StorageError(f"expected an open log, found {self.title} closed")
         if segment.is_sealed and segment.is_cut_short():
             self._unload(segment)
         if segment.index is None or segment.file is None:

@@ -70,7 +70,7 @@ class Writer:
             self._write(data, placed)
         except OSError as error:
             self._undo(written, staged)
-            raise storage_error(error, f"an append to {self._segments.folder}") from error
+            raise storage_error(error, f"an append to {self._segments.title}") from error
         self._commit(placed, staged, now_us)
         return placed
 

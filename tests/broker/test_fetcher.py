@@ -61,6 +61,7 @@ def test_an_offset_past_the_end_is_an_error_with_the_range() -> None:
     assert error is not None
     assert isinstance(error.error(), OffsetOutOfRangeError)
     assert error.details == {"start": 0, "end": 1}
+    assert error.message == "expected an offset from 0 to 1 in orders/0, found 2"
 
 
 def test_a_reader_ahead_of_its_epoch_is_told_where_that_ended() -> None:
@@ -76,6 +77,7 @@ def test_a_reader_ahead_of_its_epoch_is_told_where_that_ended() -> None:
     assert error is not None
     assert isinstance(error.error(), TruncatedError)
     assert error.details == {"epoch": epoch, "end": 1}
+    assert error.message == f"expected at most offset 1, where epoch {epoch} of orders/0 ends, found 3"
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
