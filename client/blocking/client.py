@@ -97,8 +97,9 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; calls that wait and all later ones raise ClosedError. Consumers and replays made by
-        this client have connections of their own, and stay open."""
+        """Close the connection; calls that wait and all later ones raise ClosedError, but a produce whose message is on
+        its way raises OutcomeUnknownError. Consumers and replays made by this client have connections of their own,
+        and stay open."""
         self._sessions.close()
 
     # -- asking ----------------------------------------------------------------------------------------------------
@@ -134,6 +135,8 @@ class Client:
 
     def get(self, message_id: str, *, timeout: Timeout = DEFAULT) -> Message:
         """Return one message by its id (`orders/2@45678`). Raises NotFoundError, UnknownTopicError."""
+        if not isinstance(message_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"message_id: expected text such as orders/2@45678, found {message_id!r}")
         wanted = MessageId.parse(message_id, self._namespace)
         request = Get(wanted.topic, wanted.count, wanted.partition, wanted.offset)
         reply = self.open_session().link.call(request, self.deadline(timeout))

@@ -20,6 +20,7 @@ from ...protocol.messages import (
 )
 from ...protocol.topic_name import is_internal
 from ..core.deadline import Deadline
+from ..core.record import to_partition_count
 from ..core.settings import SettingInput, to_settings
 from ..core.times import DEFAULT, Timeout
 from ..topic import Topic, topic_from
@@ -63,7 +64,7 @@ class Topics:
         """
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         full_name = session.directory.full_name(name)
-        request = CreateTopic(full_name, partitions, to_settings(settings), exist_ok)
+        request = CreateTopic(full_name, to_partition_count(partitions), to_settings(settings), exist_ok)
         try:
             reply = session.link.call(request, deadline, repeats=False)
         except ConnectionLostError:  # perhaps it was made: then the repeat finds it
@@ -96,7 +97,8 @@ class Topics:
         """Change settings and raise the number of partitions; keys in `reset` follow the broker's default again."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         keys = [reset] if isinstance(reset, str) else list(reset)
-        request = AlterTopic(session.directory.full_name(name), partitions, to_settings(settings), keys)
+        full_name = session.directory.full_name(name)
+        request = AlterTopic(full_name, to_partition_count(partitions), to_settings(settings), keys)
         return _topic_of(session, (session.link.call(request, deadline)).message)
 
     def reopen(self, name: str, *, timeout: Timeout = DEFAULT) -> Partitions:

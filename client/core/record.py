@@ -115,7 +115,8 @@ def to_pairs(headers: HeadersInput | None) -> list[Pair]:
         return []
     if isinstance(headers, str | bytes):
         raise TypeError(f"headers: expected a mapping or pairs, found {type(headers).__name__}")
-    source = cast("Mapping[str, HeaderValue]", headers).items() if isinstance(headers, Mapping) else headers
+    is_mapping = isinstance(headers, Mapping)
+    source = cast("Mapping[str, HeaderValue]", headers).items() if is_mapping else map(_two, headers)
     pairs = [(_header_name(name), to_bytes(value, f"headers[{name!r}]")) for name, value in source]
     if len(pairs) > MAX_HEADERS_PER_MESSAGE:
         raise InvalidRequestError(
@@ -124,6 +125,13 @@ def to_pairs(headers: HeadersInput | None) -> list[Pair]:
             limit=MAX_HEADERS_PER_MESSAGE,
         )
     return pairs
+
+
+def _two(pair: object) -> tuple[str, HeaderValue]:
+    if isinstance(pair, tuple | list) and len(cast("Sequence[object]", pair)) == 2:
+        name, value = cast("Sequence[object]", pair)
+        return cast("tuple[str, HeaderValue]", (name, value))
+    raise TypeError(f"headers: expected pairs of a name and a value, found {pair!r}")
 
 
 def _header_name(name: str) -> str:
@@ -182,6 +190,14 @@ def to_partition(partition: int) -> int:
     return found
 
 
+def to_partition_count(partitions: int | None) -> int | None:
+    """Return how many partitions a topic is to have as a plain int. Raises TypeError."""
+    found = None if partitions is None else whole_number(partitions)
+    if found is None and partitions is not None:
+        raise TypeError(f"partitions: expected a whole number, found {partitions!r}")
+    return found
+
+
 def check_durability(durability: str | None) -> int:
     """Return the number on the wire of a durability word; 0 for the topic's own."""
     if durability is None:
@@ -219,5 +235,19 @@ def to_times_us(timestamps: Iterable[datetime] | npt.NDArray[np.datetime64]) -> 
             raise TypeError(f"timestamps: expected datetimes or a datetime64 array, found one of {column.dtype}")
         if bool(np.isnat(column).any()):
             raise ValueError("timestamps: expected a time in every entry, found NaT")
+        _check_years(column)
         return column.astype("datetime64[us]").view(np.int64)
     return np.array([to_us(moment) for moment in timestamps], dtype=np.int64)
+
+
+def _check_years(column: npt.NDArray[np.datetime64]) -> None:
+    """Raise ValueError for a time that no datetime can be; before it is cast, which would wrap it around."""
+    if not len(column) or not _is_outside(np.array([column.min(), column.max()])).any():
+        return
+    row = int(np.argmax(_is_outside(column)))
+    raise ValueError(f"timestamps[{row}]: expected a time in the years 1 to 9999, found {column[row]}")
+
+
+def _is_outside(column: npt.NDArray[np.datetime64]) -> npt.NDArray[np.bool_]:
+    years = column.astype("datetime64[Y]").view(np.int64)
+    return (years < 1 - 1970) | (years > 9999 - 1970)

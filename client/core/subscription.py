@@ -9,6 +9,7 @@ from ...protocol.errors import TidelogError
 from ...protocol.messages import Metadata, MetadataReply
 from ...protocol.topic_name import full_name, is_internal, short_name
 from .directory import TopicEntry
+from .record import to_partition
 
 TopicChoice = str | Iterable[str] | re.Pattern[str]
 
@@ -19,10 +20,12 @@ class Subscription:
     __slots__ = ("_names", "_pattern", "partition")
 
     def __init__(self, topics: TopicChoice, partition: int | None, namespace: str) -> None:
-        self.partition = partition
+        self.partition = None if partition is None else to_partition(partition)
         self._pattern: re.Pattern[str] | None = None
         self._names: list[str] = []
         if isinstance(topics, re.Pattern):
+            if not isinstance(topics.pattern, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"topics: expected a pattern of text, found one of bytes, {topics.pattern!r}")
             self._pattern = topics
         else:
             names = [topics] if isinstance(topics, str) else list(topics)

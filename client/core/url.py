@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...protocol.errors import InvalidTopicError, UnsupportedError
-from ...protocol.topic_name import DEFAULT_NAMESPACE, full_name
+from ...protocol.topic_name import DEFAULT_NAMESPACE, MAX_PART_LENGTH, full_name
 
 DEFAULT_PORT = 9440
 DEFAULT_HOST = "localhost"
@@ -79,8 +79,10 @@ def check_namespace(namespace: str) -> None:
     """Raise ValueError unless topics can be in this namespace."""
     try:
         full_name("t", namespace)
-    except InvalidTopicError as error:
-        raise ValueError(f"expected a namespace that topics can have, found {namespace!r}: {error}") from None
+    except InvalidTopicError:
+        raise ValueError(
+            f"expected a namespace of 1 to {MAX_PART_LENGTH} of A-Z a-z 0-9 . _ - (not . or ..), found {namespace!r}"
+        ) from None
 
 
 def target(
@@ -97,6 +99,8 @@ def target(
     What is given by name wins over what the URL says. Raises ValueError for what cannot be read, and
     UnsupportedError for what this version does not speak.
     """
+    if url is not None and not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"url: expected text such as {_FORM}, found {url!r}")
     if url is not None and servers is not None:
         raise ValueError("expected url or servers, found both")
     if isinstance(servers, str):

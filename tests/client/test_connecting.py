@@ -21,6 +21,7 @@ from tidelog import (
     Client,
     ClosedError,
     NotATidelogBrokerError,
+    OutcomeUnknownError,
     TidelogError,
     TooManyConnectionsError,
     UnsupportedError,
@@ -204,18 +205,23 @@ async def test_a_closed_client_stays_closed(world: World) -> None:
     """Closing twice is fine; every later call raises ClosedError at once, also one that waits."""
     client = world.client()
     await client.ping()
-    rule = world.broker.when(Api.PING, Fault.HANG)
+    rules = [world.broker.when(api, Fault.HANG) for api in (Api.PING, Api.PRODUCE)]
 
     async def wait() -> str:
         with pytest.raises(ClosedError, match="the client is closed"):
             await client.ping()
         return "closed"
 
+    async def wait_for_receipt() -> str:
+        with pytest.raises(OutcomeUnknownError, match="the client is closed; it was sent, and is stored once or not"):
+            await client.produce("t", b"")
+        return "unknown"
+
     async def close() -> None:
-        await world.elsewhere(lambda: world.broker.wait_until(lambda: rule.fired == 1))
+        await world.elsewhere(lambda: world.broker.wait_until(lambda: [rule.fired for rule in rules] == [1, 1]))
         await client.close()
 
-    assert (await world.at_once(wait, close))[0] == "closed"
+    assert await world.at_once(wait, wait_for_receipt, close) == ["closed", "unknown", None]
     await client.close()
     for call in (lambda: client.ping(), lambda: client.produce("t", b""), lambda: client.topics.list()):
         with pytest.raises(ClosedError):

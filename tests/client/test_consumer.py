@@ -80,6 +80,29 @@ async def test_bounds_that_mean_nothing_are_refused(world: World) -> None:
 
 
 @everywhere
+async def test_arguments_of_another_type_are_named(world: World) -> None:
+    """What cannot be meant is a TypeError with the argument's name, before anything is sent."""
+    async with world.client() as client:
+        for wrong in ("0", True, 1.0):
+            for read_from in (client.consumer, client.replay):
+                with pytest.raises(TypeError, match="partition: expected a whole number, found"):
+                    read_from("t", partition=wrong)
+            for change in (client.topics.create, client.topics.set):
+                with pytest.raises(TypeError, match="partitions: expected a whole number, found"):
+                    await change("t", partitions=wrong)
+        with pytest.raises(TypeError, match="topics: expected a pattern of text, found one of bytes"):
+            client.consumer(re.compile(b"x"))
+        with pytest.raises(TypeError, match="message_id: expected text such as orders/2@45678, found 5"):
+            await client.get(5)
+        for headers in (["ab"], [("x",)], [("x", b"", b"")], [5]):
+            with pytest.raises(TypeError, match="headers: expected pairs of a name and a value, found"):
+                await client.produce("t", b"", headers=headers)
+        with pytest.raises(TypeError, match="url: expected text such as tidelog://host:9440"):
+            world.client(5)
+    assert list(world.broker.store.topics) == []
+
+
+@everywhere
 async def test_an_unknown_topic_is_not_made_by_reading(world: World) -> None:
     """The error names the nearest topic; wait_for_topic waits until it is there."""
     store(world, "orders", 1)

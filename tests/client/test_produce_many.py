@@ -95,6 +95,10 @@ async def test_times_may_come_as_an_array(world: World) -> None:
         await client.produce_many("t", [b""], timestamps=np.array(["2025-01-14"], dtype="datetime64[D]"))
         with pytest.raises(ValueError, match="NaT"):
             await client.produce_many("t", [b""], timestamps=np.array(["NaT"], dtype="datetime64[us]"))
+        for unit, wrong in (("s", "9999999999-01-02"), ("us", "10000-01-01"), ("D", "0000-12-31"), ("Y", "-5")):
+            column = np.array(["2025-01-14", wrong], dtype=f"datetime64[{unit}]")
+            with pytest.raises(ValueError, match=r"timestamps\[1\]: expected a time in the years 1 to 9999, found"):
+                await client.produce_many("t", [b"", b""], timestamps=column)
         async with client.replay("t") as replay:
             batches = [batch async for batch in replay]
     assert batches[0].timestamps.tolist() == times.tolist()

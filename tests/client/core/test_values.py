@@ -139,6 +139,8 @@ def test_what_is_given_by_name_wins() -> None:
     for wrong in ({"servers": []}, {"servers": ["a"], "url": "b"}, {"namespace": "a/b"}, {"namespace": ".."}):
         with pytest.raises(ValueError, match="expected"):
             target(**{"url": None, "from_environment": None, **wrong})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"expected a namespace of 1 to 116 of .*, found 'a b'$"):
+        target(None, from_environment=None, namespace="a b")
     with pytest.raises(TypeError, match=r'such as \["a"\]'):
         target(None, from_environment=None, servers="a")
     with pytest.raises(UnsupportedError):
