@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..protocol.batch import BatchHeader
-from ..protocol.errors import TidelogError
+from ..protocol.errors import DiskFullError, TidelogError
 from ..protocol.messages import BatchResult, ErrorInfo
 from .producers import ProducerTable, Receipt
 from .services import Services
@@ -73,6 +73,8 @@ class MessageLog:
                 if judgement.refused is not None:
                     raise judgement.refused
             except TidelogError as error:
+                if isinstance(error, DiskFullError):
+                    self._services.disk_full.note(self.log.title, error)
                 stored.refuse(error, len(headers) - len(stored.results))
         return stored
 

@@ -7,30 +7,19 @@ The core never starts a thread and never sleeps. Work that may wait for the disk
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ..protocol.limits import BatchLimits
 from .clock import BrokerTime
+from .disk_full import DiskFullNotice
 from .group_commit import GroupCommit
 from .offload import Offload, offload_inline
+from .report import Report, ignore_reports
 from .storage.files import Files
 from .storage.sync_round import SyncTask
 from .timers import Timers
 from .upkeep import Upkeep
 
 __all__ = ["Offload", "Report", "Services", "offload_inline"]
-
-
-class Report(Protocol):
-    """Tells the operator of something that no answer tells anybody: a line in the broker's log."""
-
-    def __call__(self, event: str, **fields: str | int) -> None:
-        """Report one event."""
-        ...
-
-
-def ignore_reports(event: str, **fields: str | int) -> None:
-    """Be a `Report` that nobody reads."""
 
 
 @dataclass(slots=True)
@@ -45,6 +34,8 @@ class Services:
     report: Report = ignore_reports
     batch_limits: BatchLimits = field(default_factory=BatchLimits)
     upkeep: Upkeep = field(init=False)
+    disk_full: DiskFullNotice = field(init=False)
 
     def __post_init__(self) -> None:
         self.upkeep = Upkeep(self.time, self.timers, self.offload, self.commit.appended)
+        self.disk_full = DiskFullNotice(self.time, self.report)

@@ -139,7 +139,7 @@ class Log(ReadableLog):
         """
         if self._fence is not None:
             raise LogFencedError(
-                f"expected a writable log, found {self._segments.title} fenced after a failed sync: {self._fence}"
+                f"expected a writable log, found {self.title} fenced after a failed sync: {self._fence}"
             )
         data = memoryview(batches)
         placed = self._writer.append(data, headers, now_us=now_us, epoch=self._epoch, synced_upto=self._synced_offset)

@@ -27,6 +27,11 @@ class ReadableLog:
         return self._segments.folder
 
     @property
+    def title(self) -> str:
+        """What it is called in errors."""
+        return self._segments.title
+
+    @property
     def log_id(self) -> int:
         """The log's id."""
         return self._state.log_id
@@ -129,7 +134,7 @@ class ReadableLog:
         end = self.epoch_end(epoch)
         if offset > end:
             raise TruncatedError(
-                f"expected at most offset {end}, where epoch {epoch} of {self._segments.title} ends, found {offset}",
+                f"expected at most offset {end}, where epoch {epoch} of {self.title} ends, found {offset}",
                 epoch=epoch,
                 end=end,
             )

@@ -8,6 +8,7 @@ import pytest
 from tests.helpers.broker_core import SECOND, Core, batch, errors_of, joined, split, start
 from tests.helpers.faulty_files import FaultyFiles
 
+from tidelog.broker.disk_full import DiskFullNotice
 from tidelog.broker.partition import Partition, Wake, Watch
 from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.batch import BatchHeader
@@ -142,6 +143,24 @@ def test_a_full_disk_stores_nothing_and_says_so() -> None:
     assert errors_of(results) == [DiskFullError, DiskFullError]
     core.produce(partition, batch(b"a", producer=p), batch(b"b", producer=p, sequence=1))
     assert core.read(partition) == [b"a", b"b"]
+
+
+def test_a_full_disk_is_in_the_log_of_the_broker_but_not_for_every_request() -> None:
+    """The first refusal is a line, those of the next seconds are counted in the next line."""
+    files = FaultyFiles(MemoryFiles())
+    core, partition = start(files)
+    lines: list[dict[str, str | int]] = []
+    core.services.disk_full = DiskFullNotice(
+        core.time, lambda event, **fields: lines.append({"event": event, **fields})
+    )
+    for advance_us in (0, 0, 9_999_999, 1):
+        core.clock.advance(advance_us)
+        files.fail("write_at", errno.ENOSPC, path="partitions/*")
+        assert errors_of(core.wait(core.send(partition, batch(b"a"))).results) == [DiskFullError]
+    assert [(line["event"], line["partition"], line["refused"]) for line in lines] == [
+        ("disk full", "orders/0", 1),
+        ("disk full", "orders/0", 3),
+    ]
 
 
 # -- idempotence -----------------------------------------------------------------------------------------------------
