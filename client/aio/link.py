@@ -16,6 +16,7 @@ from ...protocol.errors import (
     ClosedError,
     ConnectionLostError,
     TidelogError,
+    TimedOutError,
     TooManyConnectionsError,
 )
 from ...protocol.messages import HelloReply, Message
@@ -31,6 +32,9 @@ CONNECT_TIMEOUT_S = 10.0
 
 HUNG_S = 10.0
 """A call that timed out after this much silence takes the connection with it: the next call tries a new one."""
+
+_PASSING = (CannotConnectError, ConnectionLostError, TimedOutError, TooManyConnectionsError)
+"""After these the next server is tried, or the same one again."""
 
 log = logging.getLogger("tidelog")
 log.addHandler(logging.NullHandler())
@@ -174,8 +178,9 @@ class Link:
                 raise CannotConnectError(f"{reason} (tried for {deadline.seconds:g} s)", address=self.address)
             try:
                 return await self._try_servers(deadline)
-            except (CannotConnectError, ConnectionLostError, TooManyConnectionsError) as error:
-                if not self._has_connected:
+            except _PASSING as error:
+                is_over = isinstance(error, TimedOutError) and runtime.now() >= deadline.at
+                if is_over or not self._has_connected:
                     raise
                 pause_until, reason = runtime.now() + self._backoff.pause(runtime.chance()), str(error)
 
@@ -199,10 +204,10 @@ class Link:
     async def _try_servers(self, deadline: Deadline) -> Connection:
         problem: TidelogError | None = None
         for server in self._servers:
-            until = Deadline(min(deadline.at, runtime.now() + CONNECT_TIMEOUT_S), CONNECT_TIMEOUT_S)
+            until = min(deadline, Deadline.after(CONNECT_TIMEOUT_S, runtime.now()), key=lambda each: each.at)
             try:
                 connection, self.greeting = await connect(server, self._lock, until, *self._names)
-            except (CannotConnectError, ConnectionLostError, TooManyConnectionsError) as error:
+            except _PASSING as error:
                 problem = error if problem is None else _both(problem, error)
                 continue
             self._connected(connection)
@@ -222,8 +227,11 @@ class Link:
         self._current = connection
 
 
-def _both(first: TidelogError, second: TidelogError) -> CannotConnectError:
-    return CannotConnectError(f"{first}; {second}")
+def _both(first: TidelogError, second: TidelogError) -> TidelogError:
+    kind = (
+        TimedOutError if isinstance(first, TimedOutError) and isinstance(second, TimedOutError) else CannotConnectError
+    )
+    return kind(f"{first}; {second}")
 
 
 CLOSED = ClosedError("the client is closed")

@@ -7,7 +7,7 @@ import errno
 import os
 import socket
 
-from ...protocol.errors import TidelogError
+from ...protocol.errors import NotATidelogBrokerError, TidelogError
 from ...protocol.limits import KIB, MAX_UNAUTHENTICATED_BYTES
 from ...protocol.messages import BrokerLimits, Hello, HelloReply
 from ..core.deadline import Deadline
@@ -27,13 +27,14 @@ LARGEST_FRAME_LIMIT = 1024 * 1024 * KIB
 def connect(
     server: Server, lock: runtime.Lock, deadline: Deadline, client_name: str, client_version: str
 ) -> tuple[Connection, HelloReply]:
-    """Return a connection that was greeted, and how. Raises CannotConnectError, NotATidelogBrokerError, or what the
-    broker refuses the greeting with."""
+    """Return a connection that was greeted, and how. Raises CannotConnectError, NotATidelogBrokerError,
+    TimedOutError when something listens but does not greet, or what the broker refuses the greeting with."""
     connection = Connection(_open(server, deadline), str(server), lock, MAX_UNAUTHENTICATED_BYTES)
     try:
         reply = connection.call(Hello(client_name, client_version), deadline.at)
         if reply is None:
-            raise connection.greeting_error()
+            problem = connection.greeting_error()
+            raise problem if isinstance(problem, NotATidelogBrokerError) else _no_greeting(server, deadline)
         if reply.error is not None:
             raise reply.error
     except BaseException as error:
@@ -43,6 +44,10 @@ def connect(
     assert isinstance(greeting, HelloReply)
     connection.greeted(_believable(greeting.limits))
     return connection, greeting
+
+
+def _no_greeting(server: Server, deadline: Deadline) -> TidelogError:
+    return deadline.timed_out(f"connected to {server}, but no greeting")
 
 
 def _open(server: Server, deadline: Deadline) -> socket.socket:
