@@ -10,6 +10,7 @@ One flow at a time, so no two can meet. README.md says what a crash between any 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -35,6 +36,9 @@ from .storage.settings import LogSettings
 from .topic import Topic
 from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
 from .watches import Wake
+
+_PATH = re.compile(r" \(.*/.*\)$")
+"""The file at the end of what the operating system refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +113,8 @@ class Administration:
         logs: list[MessageLog] = []
         try:
             yield self._open(record.id, range(count), settings, logs)
-        except TidelogError:
-            self._services.report("topic not created", name=name)
+        except TidelogError as error:
+            self._services.report("topic not created", name=name, why=error.message)
             yield self._meta.record(TopicDeleted(record.id))
             yield from self._remove_folders(record.id)
             raise
@@ -155,7 +159,11 @@ class Administration:
 
         def work() -> None:
             opened = open_partitions(self._services, state, epoch, wanted)
-            failures = [result for result in opened if isinstance(result, TidelogError)]
+            failures = [
+                result if one.is_made else _not_made(one, result)
+                for one, result in zip(wanted, opened, strict=True)
+                if isinstance(result, TidelogError)
+            ]
             good = [result for result in opened if isinstance(result, MessageLog)]
             if failures:
                 for log in good:
@@ -285,6 +293,14 @@ class Administration:
         old.close(clean=False)
         partition.wake(Wake.VISIBLE)
         return None
+
+
+def _not_made(one: Wanted, error: TidelogError) -> TidelogError:
+    """Say what a user asked for: the files that could not be made are the broker's own."""
+    found = _PATH.sub("", error.message.rpartition(", found ")[2])
+    return type(error)(
+        f"expected to create partition {one.index} of topic {short_name(one.topic)}, found {found}", **error.details
+    )
 
 
 def _deferred(act: Callable[[Callable[[], None]], None]) -> Deferred[None]:

@@ -125,6 +125,9 @@ def test_a_disk_that_cannot_hold_a_new_topic_leaves_none() -> None:
     core.settle()
     assert fault.fired == 1
     assert isinstance(answer.error, DiskFullError)
+    assert answer.error.message.startswith(
+        "expected to create partition 1 of topic orders, found ENOSPC: No space left"
+    )
     assert core.topics.find("default/orders") is None
     assert files.list_folder("partitions") == []
     assert core.create("orders", 3).partition_count == 3
