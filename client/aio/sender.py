@@ -267,10 +267,11 @@ class _Many:
 
     def receipts(self, asked: int) -> ReceiptBatch:
         """Return the receipts of all records."""
+        promised = asked if self._durability is None else self._durability
         return ReceiptBatch(
             self.topic.shown,
             topic_count=self.topic.count,
-            durability=durability_word(asked if self._durability is None else self._durability),
+            durability=durability_word(promised) if promised else self.topic.durability,
             offsets=self._offsets,
             partitions=self._partitions,
             append_times_us=self._append_times_us,

@@ -20,6 +20,8 @@ class TopicEntry:
     partitions: int
     max_message_bytes: int | None
     version: int
+    durability: str = ""
+    """What is promised where a call names none."""
 
     @classmethod
     def of(cls, info: TopicInfo, version: int) -> TopicEntry:
@@ -33,6 +35,7 @@ class TopicEntry:
             len(info.partitions),
             limit if isinstance(limit, int) else None,
             version,
+            str(info.settings.get("durability", "")),
         )
 
 

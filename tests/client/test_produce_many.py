@@ -82,6 +82,9 @@ async def test_nothing_is_produced_from_nothing(world: World) -> None:
     """An empty list has no receipts, and a generator is a list too."""
     async with world.client() as client:
         assert len(await client.produce_many("t", [])) == 0
+        world.broker.store.create("default/w", 1, {"durability": "written"})
+        assert (await client.produce_many("w", [])).durability == "written"
+        assert (await client.produce_many("w", [], durability="synced")).durability == "synced"
         assert len(await client.produce_many("t", (b"%d" % at for at in range(3)))) == 3
     assert world.broker.store.values("t") == [b"0", b"1", b"2"]
 
