@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from ...protocol.errors import TidelogError
 from .sections import Config
+from .wording import attribute_of, wording
 
 LATER_SECTIONS = ("archive", "auth", "delivery", "http", "metrics", "quotas", "schedule", "tls", "trace")
 """Sections of later versions: refused, so that nobody relies on a setting that does nothing yet."""
@@ -53,13 +55,15 @@ def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 def problems_of(error: ValidationError) -> list[Problem]:
     """Return pydantic's findings in our words."""
-    return [_problem(tuple(map(str, found["loc"])), found["type"], found["msg"]) for found in error.errors()]
+    return [_problem(tuple(map(str, found["loc"])), found) for found in error.errors()]
 
 
-def _problem(location: Sequence[str], kind: str, text: str) -> Problem:
+def _problem(location: Sequence[str], found: ErrorDetails) -> Problem:
     key = ".".join(location)
-    if kind != "extra_forbidden":
-        return Problem(key, text.removeprefix("Value error, ").replace("Input should", "should"))
+    if found["type"] != "extra_forbidden":
+        section = _sections(Config).get(location[0]) if location else None
+        attribute = attribute_of(section, location[-1]) if section is not None else key
+        return Problem(key, wording(attribute, found["type"], found["msg"], found["input"], found.get("ctx", {})))
     if len(location) == 1:
         return _unknown_section(location[0])
     return _unknown_key(location[0], ".".join(location[1:]))

@@ -105,15 +105,34 @@ def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:
         "tpoics: {partitions: 1}\n",
     )
     assert found == [
-        "broker.max_connections: should be greater than or equal to 1",
+        "broker.max_connections: expected at least 1, found 0",
         "broker.listne: unknown key; did you mean listen?",
-        "log.durability: should be 'received', 'written' or 'synced'",
+        "log.durability: expected 'received', 'written' or 'synced', found 'maybe'",
         "log.retention: expected a duration with its unit such as 250ms, 30s, 5m or 7d, found 3",
         "log.partitions: unknown key; did you mean topics.partitions?",
         "tls: this version has no such section yet; leave it out",
         "tpoics: unknown section; did you mean topics?",
         "broker.listen: 0.0.0.0:1 can be reached from other machines, but nothing is encrypted and nobody is asked for"
         " credentials; set broker.insecure: true if that is meant",
+    ]
+
+
+def test_a_wrong_value_is_named_with_what_was_expected_in_its_unit(tmp_path: Path) -> None:
+    """Bounds stand there as in the example file, beside what was found."""
+    found = problems(
+        tmp_path,
+        "broker: {node_id: a b, max_connections: x, insecure: huh, data_dir: ''}\n"
+        "log: {sync_interval: 0s, max_batch_bytes: 1KiB, index_interval_bytes: 1GiB, retention: 1us}\n",
+    )
+    assert found == [
+        "broker.data_dir: expected some text, found ''",
+        "broker.node_id: expected 1 to 64 letters, digits, dots, underscores and dashes, found 'a b'",
+        "broker.insecure: expected true or false, found 'huh'",
+        "broker.max_connections: expected a whole number, found 'x'",
+        "log.index_interval_bytes: expected at most 16MiB, found 1GiB",
+        "log.retention: expected at least 1s, found 1us",
+        "log.sync_interval: expected at least 1ms, found 0us",
+        "log.max_batch_bytes: expected at least 64KiB, found 1KiB",
     ]
 
 
