@@ -204,3 +204,18 @@ def test_an_error_inside_the_answer_is_the_batchs_error() -> None:
     assert isinstance(error, InvalidBatchError)
     assert error.details == {"at": 3, "stored": False}
     assert not isinstance(error, OutcomeUnknownError)
+
+
+def test_a_lost_connection_takes_only_what_nobody_behind_it_waits_for() -> None:
+    """An abandoned batch goes out again in front of one that is wanted, so that the sequence is whole; at the end of
+    the line it is left out, and the numbers begin anew under another identity."""
+    for left, stored, identities in ((0, [b"0", b"1", b"2"], 1), (1, [b"0", b"1"], 2)):
+        driver = Driver()
+        driver.submit()
+        driver.drain()
+        values = [driver.submit(alone=True) for _ in range(2)]
+        assert not driver.outbox.withdraw(driver.waiting.pop(values[left]))
+        driver.cut()
+        driver.drain()
+        assert driver.broker.stored == stored
+        assert driver.broker.identities == identities
