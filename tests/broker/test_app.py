@@ -184,7 +184,7 @@ async def test_a_stop_does_not_wait_for_a_peer_that_never_reads(autojump_clock: 
         running.broker.stop()
         before = trio.current_time()
         await running.finished.wait()
-        assert 2 <= trio.current_time() - before < 30
+        assert 1.9 < trio.current_time() - before < 30
 
 
 async def test_records_survive_a_stop_that_did_not_wait(tmp_path: Path) -> None:
