@@ -97,10 +97,10 @@ class Link:
         turn = runtime.Bell()
         try:
             while True:
-                current = self._current
+                other = self._take_turn(turn)
+                current = self._current  # looked at in the turn: whoever had it before may have connected
                 if current is not None and current.error is None:
                     return current
-                other = self._take_turn(turn)
                 if other is None:
                     return self._connect(deadline)
                 now = runtime.now()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.client.fake_broker import Fault
+from tests.client.fake_broker import FakeBroker, Fault
 from tests.client.fake_store import LIMITS
 from tests.client.flavours import World, everywhere
 from tidelog import (
@@ -26,6 +26,8 @@ from tidelog import (
     TooManyConnectionsError,
     UnsupportedError,
 )
+from tidelog.client.blocking.runtime import Bell
+from tidelog.client.core.deadline import NEVER
 from tidelog.protocol.api import Api
 from tidelog.protocol.connection import ServerConnection
 from tidelog.protocol.messages import HelloReply
@@ -277,3 +279,20 @@ async def test_each_change_of_state_is_one_line_in_the_log(world: World) -> None
     assert len(lines) == 2
     assert lines[0] == f"lost {world.broker.address} (the connection was closed); reconnecting"
     assert lines[1].startswith(f"connected to {world.broker.address} again after ")
+
+
+def test_a_caller_that_comes_late_takes_the_connection_there_is() -> None:
+    """Between a caller's look and its turn another one connects: the late one does not tear that connection down."""
+    with FakeBroker() as broker, Client(broker.url) as client:
+        link = client._sessions.sender().session.link
+        take_turn, connected = link._take_turn, []
+
+        def be_overtaken(turn: Bell) -> Bell | None:
+            if not connected:
+                connected.append(None)
+                connected[0] = link.connection(NEVER)
+            return take_turn(turn)
+
+        link._take_turn = be_overtaken  # type: ignore[method-assign]
+        assert link.connection(NEVER) is connected[0]
+        assert broker.accepted == 1
