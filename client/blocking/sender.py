@@ -198,14 +198,24 @@ class Sender:
                 delivery.is_stirred = False
                 until = min(self._locked(partial(self._pump, connection)), deadline.at)
         except TidelogError as error:
-            with self._lock:
-                if not delivery.done:
-                    raise _undelivered(delivery, error) from error
+            undelivered = self._locked(partial(self._give_up, delivery, error))
+            if undelivered is not None:
+                raise undelivered from error
         finally:
             if not delivery.done:
                 self._locked(partial(self._outbox.withdraw, delivery))
         if delivery.error is not None:
             raise delivery.error
+
+    def _give_up(self, delivery: Delivery, error: TidelogError) -> TidelogError | None:
+        """Take a delivery back and return what to raise, or None if it was answered meanwhile. In one step: what is
+        said not to be stored must not be sent by another caller a moment later."""
+        if delivery.done:
+            return None
+        if self._outbox.withdraw(delivery):
+            refusal = delivery.parcel.refusal if isinstance(error, TimedOutError) else None
+            return _with_details(refusal or error, stored=False)
+        return OutcomeUnknownError(f"{error}; it was sent, and is stored once or not at all", **error.details)
 
     def _pump(self, connection: Connection) -> float:
         """Send what the outbox has to send, and return when it is to be asked again; the lock is held."""
@@ -291,13 +301,6 @@ def _receipt(topic: TopicEntry, delivery: Delivery) -> Receipt:
         durability_word(delivery.durability),
         topic_count=topic.count,
     )
-
-
-def _undelivered(delivery: Delivery, error: TidelogError) -> TidelogError:
-    if not delivery.is_sent:
-        refusal = delivery.parcel.refusal if isinstance(error, TimedOutError) else None
-        return _with_details(refusal or error, stored=False)
-    return OutcomeUnknownError(f"{error}; it was sent, and is stored once or not at all", **error.details)
 
 
 def _with_details(error: TidelogError, **details: str | int | float | bool | None) -> TidelogError:

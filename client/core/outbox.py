@@ -64,8 +64,8 @@ class Outbox:
         parcel = delivery.parcel
         if delivery.done:
             return False
-        delivery.is_abandoned = True
-        if parcel.encoded is None and isinstance(parcel, JoinedParcel):
+        was_abandoned, delivery.is_abandoned = delivery.is_abandoned, True
+        if not was_abandoned and parcel.encoded is None and isinstance(parcel, JoinedParcel):
             parcel.leave(delivery)
         return parcel.encoded is None
 

@@ -51,11 +51,6 @@ class Delivery(Waiter):
         self.is_abandoned = False
         """Its caller left while it was on the wire: the record stays in its batch, whose bytes must not change."""
 
-    @property
-    def is_sent(self) -> bool:
-        """Whether the broker may have it: from here on only an answer tells whether it is stored."""
-        return self.parcel.encoded is not None
-
 
 class Group:
     """The parcels of one `produce_many`: when one of them is refused, those after it are not sent."""

@@ -91,6 +91,28 @@ async def test_at_most_32_batches_are_on_their_way(world: World) -> None:
 
 
 @everywhere
+async def test_who_gave_up_before_it_was_sent_is_not_sent_later(world: World) -> None:
+    """A caller that waits behind two unanswered batches times out with stored=False: nobody sends its message after."""
+    async with world.client() as client:
+        await client.produce("t", b"first")
+        rule = world.broker.when(Api.PRODUCE, Fault.HANG, times=2)
+
+        async def call(value: bytes) -> None:
+            await client.produce("t", value)
+
+        async def give_up() -> None:
+            await world.elsewhere(lambda: world.broker.wait_until(lambda: rule.fired == 2))
+            with pytest.raises(TimedOutError) as caught:
+                await client.produce("t", b"never", timeout=0.1)
+            assert caught.value.details["stored"] is False
+            world.broker.cut_connections()
+
+        await world.at_once(partial(call, b"a"), partial(call, b"b"), give_up)
+        await client.produce("t", b"last")
+    assert sorted(world.broker.store.values("t")) == [b"a", b"b", b"first", b"last"]
+
+
+@everywhere
 async def test_a_caller_that_gives_up_hands_its_role_on(world: World) -> None:
     """The caller that reads times out while another still waits: that one reads from then on."""
     async with world.client() as client:
