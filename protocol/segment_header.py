@@ -1,12 +1,14 @@
 """The first 4 KiB of every segment file: what the file is, so that it can be trusted without its name.
 
     off size field
-      0   4  magic "TLS1" 4   2  version               1 6   2  kind                  1 messages, 2
-      schedule, 3 delivery, 4 meta: the last part of the log's id, told apart 8   8  log_id
-      topic id << 32 | partition << 2 | kind; 0 for meta
-     16   8  base_offset           offset of the first record that the segment may hold 24   4  seed
-     random; goes into every local checksum of this file 28   4  reserved              zero 32   8
-     max_unsynced_bytes    the largest in force while the segment was written: how far a lost tail may reach
+      0   4  magic "TLS1"
+      4   2  version               1
+      6   2  kind                  1 messages, 2 schedule, 3 delivery, 4 meta: the last part of the log's id, told apart
+      8   8  log_id                topic id << 32 | partition << 2 | kind; 0 for meta
+     16   8  base_offset           offset of the first record that the segment may hold
+     24   4  seed                  random; goes into every local checksum of this file
+     28   4  reserved              zero
+     32   8  max_unsynced_bytes    the largest in force while it was written: how far a lost tail may reach
      40   8  checksum              xxh3_64 of bytes 0..40
 
 The same 48 bytes stand at 0 and at 2048, so that one bad sector does not cost the segment; the rest of the
