@@ -226,7 +226,8 @@ class ClientConnection:
         Raises NotATidelogBrokerError when the first bytes are another protocol's, ProtocolError for later nonsense,
         and the broker's own error when it closes the connection with last words.
         """
-        first = self.buffer.head(16)
+        # Only a stranger's first bytes are ever shown: a greeted peer's replies are not copied for it.
+        first = b"" if self.state is State.READY else self.buffer.head(16)
         try:
             frame = self.buffer.next_frame()
             if frame is None:
