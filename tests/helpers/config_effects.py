@@ -171,7 +171,7 @@ async def time_to_drain(running: RunningBroker) -> object:
     running.broker.stop()
     begun = trio.current_time()
     await running.finished.wait()
-    return round(trio.current_time() - begun - 0.5)
+    return round(trio.current_time() - begun)
 
 
 async def taken_at_once(running: RunningBroker) -> object:
