@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ...protocol.batch import decode_batch, verify
 from ...protocol.errors import NotFoundError
-from ...protocol.messages import Get, GetReply, Metadata, MetadataReply, Ping, PingReply, Stats, StatsReply
+from ...protocol.messages import Get, GetReply, Metadata, MetadataReply, Stats, StatsReply
 from ...protocol.topic_name import MessageId, short_name
 from ..core.bounds import Bound
 from ..core.columns import Columns
@@ -20,7 +20,7 @@ from ..core.deadline import Deadline
 from ..core.plan import Plan, consumer_plan, replay_plan
 from ..core.record import Data, check_durability, make_record
 from ..core.subscription import TopicChoice
-from ..core.times import DEFAULT, Duration, Timeout, from_us, seconds, timeout_seconds
+from ..core.times import DEFAULT, Duration, Timeout, seconds, timeout_seconds
 from ..core.url import target
 from ..headers import HeadersInput
 from ..health import Health, Pong, problems_of
@@ -30,6 +30,7 @@ from ..receipt import Receipt, ReceiptBatch
 from ..version import client_version
 from . import runtime
 from .consumer import AsyncConsumer
+from .pinging import ping
 from .reader import Reader
 from .replay import AsyncReplay
 from .session import Session
@@ -105,16 +106,7 @@ class AsyncClient:
 
     async def ping(self, *, timeout: Timeout = DEFAULT) -> Pong:
         """Ask for a sign of life."""
-        session, deadline = self.open_session(), self.deadline(timeout)
-        await session.link.connection(deadline)
-        started = runtime.now()
-        reply = (await session.link.call(Ping(), deadline)).message
-        assert isinstance(reply, PingReply)
-        round_trip = timedelta(seconds=runtime.now() - started)
-        greeting = session.link.greeting
-        assert greeting is not None
-        when = from_us(reply.server_time_us)
-        return Pong(session.link.address, greeting.broker_version, greeting.node_id, when, round_trip)
+        return await ping(self.open_session().link, self.deadline(timeout))
 
     async def health(self, *, timeout: Timeout = DEFAULT) -> Health:
         """Say whether every partition is undamaged and takes writes."""

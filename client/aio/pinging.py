@@ -1,0 +1,24 @@
+"""Asking a broker for a sign of life: all that `tidelog ping` needs, so it loads nothing of producing and reading."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ...protocol.messages import Ping, PingReply
+from ..core.deadline import Deadline
+from ..core.times import from_us
+from ..health import Pong
+from . import runtime
+from .link import Link
+
+
+async def ping(link: Link, deadline: Deadline) -> Pong:
+    """Connect if need be, then take the time of one question and its answer."""
+    await link.connection(deadline)
+    started = runtime.now()
+    reply = (await link.call(Ping(), deadline)).message
+    assert isinstance(reply, PingReply)
+    round_trip = timedelta(seconds=runtime.now() - started)
+    greeting = link.greeting
+    assert greeting is not None
+    return Pong(link.address, greeting.broker_version, greeting.node_id, from_us(reply.server_time_us), round_trip)
