@@ -16,7 +16,8 @@ from . import runtime
 from .connection import Connection
 
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
-"""A peer that vanished without a word is noticed after two minutes of silence, also by a consumer that just waits."""
+"""Keeps the connection of an idle client known to what is between, and tells of a peer that vanished after two
+minutes. Where something waits, `core.vigil` finds out much sooner."""
 
 SMALLEST_FRAME_LIMIT = 64 * KIB
 LARGEST_FRAME_LIMIT = 1024 * 1024 * KIB
@@ -24,7 +25,12 @@ LARGEST_FRAME_LIMIT = 1024 * 1024 * KIB
 
 
 async def connect(
-    server: Server, lock: runtime.Lock, deadline: Deadline, client_name: str, client_version: str
+    server: Server,
+    lock: runtime.Lock,
+    deadline: Deadline,
+    client_name: str,
+    client_version: str,
+    quiet_s: float,
 ) -> tuple[Connection, HelloReply]:
     """Return a connection that was greeted, and how. Raises CannotConnectError, NotATidelogBrokerError,
     TimedOutError when something listens but does not greet, or what the broker refuses the greeting with."""
@@ -41,7 +47,7 @@ async def connect(
         raise
     greeting = reply.message
     assert isinstance(greeting, HelloReply)
-    connection.greeted(_believable(greeting.limits))
+    connection.greeted(_believable(greeting.limits), quiet_s)
     return connection, greeting
 
 

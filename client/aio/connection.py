@@ -10,8 +10,8 @@ their own. When it has what it waits for, or leaves for any other reason, it han
                        no ---> sit until my reply is in (return), or the role is handed to me <--'
 
 While the reader waits for the socket to take more it also reads, so a broker that stops reading until its replies are
-taken never blocks both sides. When anything goes wrong with the bytes the connection is broken for good; every waiter
-is told, and `link` makes a new one.
+taken never blocks both sides. When anything goes wrong with the bytes, or the peer answers not even a Ping, the
+connection is broken for good; every waiter is told, and `link` makes a new one.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from ...protocol.errors import (
     IdleTimeoutError,
     TidelogError,
 )
-from ...protocol.messages import BrokerLimits, Message
+from ...protocol.messages import BrokerLimits, Message, Ping
 from ..core.greeting import cut_short
 from ..core.unsent import Unsent
+from ..core.vigil import Verdict, Vigil
 from ..core.waiter import Waiter
 from . import runtime
 
@@ -66,25 +67,23 @@ class Connection:
         self._calls: dict[int, Call] = {}
         self._reader: Waiter | None = None
         self._sitting: dict[Waiter, None] = {}
-        self._waits_since = 0.0
+        self._vigil = Vigil()
 
     def __repr__(self) -> str:
         state = "open" if self.error is None else f"closed: {self.error}"
         return f"<Connection to {self.address}, {len(self._calls)} in flight, {state}>"
 
-    def greeted(self, limits: BrokerLimits) -> None:
-        """The broker accepted the Hello: frames may be as large as it says from here on."""
+    def greeted(self, limits: BrokerLimits, quiet_s: float) -> None:
+        """The broker accepted the Hello: frames may be as large as it says from here on, and after `quiet_s` of
+        silence it is asked for a sign of life."""
         self.limits = limits
+        self._vigil.quiet_s = quiet_s
         self._protocol.buffer.max_frame_bytes = limits.max_frame_bytes
 
     @property
     def is_in_use(self) -> bool:
         """Whether somebody waits for it."""
         return self._reader is not None or bool(self._sitting)
-
-    def silent_for(self, now: float) -> float:
-        """Return for how many seconds something is waited for while nothing came."""
-        return now - self._waits_since if self._calls else 0.0
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -99,7 +98,7 @@ class Connection:
             correlation_id, head = self._protocol.request(message, 0 if bulk is None else len(bulk))
             call = Call(correlation_id, on_reply)
             if not self._calls:
-                self._waits_since = runtime.now()
+                self._vigil.heard(runtime.now())
             self._calls[correlation_id] = call
             self._put((head,) if bulk is None else (head, bulk), len(head) + (0 if bulk is None else len(bulk)))
             if self._outgoing and self._reader is not None:
@@ -209,13 +208,32 @@ class Connection:
         if runtime.TRIES_FIRST and self._receive() and waiter.done:
             await runtime.checkpoint()
         while not (waiter.done or waiter.is_stirred) and self.error is None:
-            if not await self._poller.wait(write=bool(self._outgoing), until=until):
-                return False
+            look_at = self._vigil.until
+            if not await self._poller.wait(write=bool(self._outgoing), until=min(until, look_at)):
+                now = runtime.now()
+                if now >= until:
+                    return False
+                if now >= look_at and not self._receive():  # a program that stood still itself finds the answer here
+                    self._silent(now)
+                continue
             if self._outgoing:
                 with self.lock:
                     self._flush()
             self._receive()
         return True
+
+    def _silent(self, now: float) -> None:
+        """Ask a peer for a sign of life that has said nothing for long, or give it up."""
+        assert self.limits is not None
+        can_ask = not self._outgoing and self._protocol.in_flight < self.limits.max_requests_in_flight
+        verdict = self._vigil.passed(now, can_ask=can_ask)
+        if verdict is Verdict.GONE:
+            self._lost("no answer to a ping")
+        elif verdict is Verdict.ASK and self.error is None:
+            try:
+                self.send(Ping())
+            except TidelogError:  # broken meanwhile, which whoever waits looks at next
+                pass
 
     def _receive(self) -> bool:
         """Take what the socket has, and hand complete replies to whom they belong; return whether there was any."""
@@ -229,7 +247,7 @@ class Connection:
                     self._ended()
                     return True
                 self._protocol.buffer.received(count)
-                self._waits_since = runtime.now()
+                self._vigil.heard(runtime.now())
                 while self._protocol.buffer and (reply := self._protocol.next_reply()) is not None:
                     self._dispatch(reply)
         except (BlockingIOError, InterruptedError):

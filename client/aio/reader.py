@@ -31,11 +31,14 @@ from ..core.positions import Positions, Sent, Skipped
 from ..message_batch import MessageBatch
 from . import runtime
 from .connection import Call, Connection
-from .link import HUNG_S, Link
+from .link import Link
 from .resolving import find_moment, find_positions, find_topics
 
 MAX_WAIT_S = 20.0
 """How long one fetch waits in the broker."""
+
+LATE_S = 10.0
+"""How much longer than that until an answer is taken for lost, though the broker gives signs of life."""
 
 TOPIC_POLL_S = 0.5
 """How often to look for a topic that is waited for."""
@@ -303,7 +306,7 @@ class Reader:
             call = connection.send(sent.message)
         except TidelogError:
             return None
-        give_up_at = runtime.now() + max_wait_us / 1_000_000 + HUNG_S
+        give_up_at = runtime.now() + max_wait_us / 1_000_000 + LATE_S
         self._flight = _Flight(sent, connection, call, give_up_at)
         return self._flight
 

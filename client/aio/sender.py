@@ -191,7 +191,6 @@ class Sender:
                     pass
                 else:
                     if runtime.now() >= deadline.at:
-                        self._link.give_up_if_hung(connection)
                         raise deadline.timed_out(f"no answer from {self._link.address}")
                 connection = await self._link.connection(deadline)
                 delivery.is_stirred = False

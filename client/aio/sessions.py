@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ...protocol.errors import ClosedError
 from ..core.url import Target
+from ..core.vigil import READER_QUIET_S
 from . import runtime
 from .link import Link
 from .sender import Sender
@@ -55,7 +56,7 @@ class Sessions:
         return self._make_link
 
     def _make_link(self) -> Link:
-        return Link(self._target.servers, *self._names, runtime.Lock())
+        return Link(self._target.servers, *self._names, runtime.Lock(), READER_QUIET_S)
 
     def _move(self) -> Sender:
         """Begin anew in this process and event loop."""

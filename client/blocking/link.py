@@ -31,9 +31,6 @@ from .connection import MAX_SIT_S, Connection, Reply, copy_of
 CONNECT_TIMEOUT_S = 10.0
 """For one attempt, greeting included; what a broker gives a connection to say Hello too."""
 
-HUNG_S = 10.0
-"""A call that timed out after this much silence takes the connection with it: the next call tries a new one."""
-
 _PASSING = (CannotConnectError, ConnectionLostError, TimedOutError, TooManyConnectionsError)
 """After these the next server is tried, or the same one again."""
 
@@ -54,6 +51,7 @@ class Link:
         client_name: str,
         client_version: str,
         lock: runtime.Lock,
+        quiet_s: float,
         on_lost: Callable[[], None] = _nothing,
     ) -> None:
         self.greeting: HelloReply | None = None
@@ -61,6 +59,7 @@ class Link:
         self._names = (client_name, client_version)
         self._lock = lock
         self._on_lost = on_lost
+        self._quiet_s = quiet_s
         self._current: Connection | None = None
         self._last_address = str(servers[0])
         self._has_connected = False
@@ -143,7 +142,6 @@ class Link:
                     raise
                 continue
             if reply is None:
-                self.give_up_if_hung(connection)
                 raise deadline.timed_out(f"no answer from {self.address}")
             if isinstance(reply.error, BrokerClosingError):
                 connection.fail(ConnectionLostError(f"lost {self.address} (the broker is shutting down)"))
@@ -151,11 +149,6 @@ class Link:
                 raise reply.error
             else:
                 return reply
-
-    def give_up_if_hung(self, connection: Connection) -> None:
-        """After a timeout: break a connection over which nothing came for long, so that the next call makes another."""
-        if connection.silent_for(runtime.now()) >= HUNG_S:
-            connection.fail(ConnectionLostError(f"lost {self.address} (no answer for {HUNG_S:g} s)"))
 
     def close(self, error: TidelogError) -> None:
         """Close for good: all who wait get `error`."""
@@ -207,7 +200,7 @@ class Link:
         for server in self._servers:
             until = min(deadline, Deadline.after(CONNECT_TIMEOUT_S, runtime.now()), key=lambda each: each.at)
             try:
-                connection, self.greeting = connect(server, self._lock, until, *self._names)
+                connection, self.greeting = connect(server, self._lock, until, *self._names, self._quiet_s)
             except _PASSING as error:
                 problem = error if problem is None else _both(problem, error)
                 continue

@@ -14,6 +14,7 @@ from ..core.directory import Directory, TopicEntry
 from ..core.outbox import Outbox
 from ..core.partitioner import StickyPartitioner
 from ..core.url import Target
+from ..core.vigil import QUIET_S
 from . import runtime
 from .link import Link
 
@@ -26,7 +27,7 @@ class Session:
         self.lock = runtime.Lock()
         self.directory = Directory(target.namespace)
         self.outbox = Outbox()
-        self.link = Link(target.servers, client_name, client_version, self.lock, self._lost)
+        self.link = Link(target.servers, client_name, client_version, self.lock, QUIET_S, self._lost)
         self._sticky: dict[int, StickyPartitioner] = {}
 
     @property

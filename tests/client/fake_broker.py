@@ -74,7 +74,7 @@ class FakeBroker:
         self._peers: dict[socket.socket, Peer] = {}
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = socket.socketpair()
-        self._todo: list[Callable[[], None]] = []
+        self._todo: list[Callable[[], object]] = []
         self._arrived = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_running = False
@@ -140,9 +140,13 @@ class FakeBroker:
     def do(self, action: Callable[[], None]) -> None:
         """Run something in the broker's thread, and wait for it."""
         done = threading.Event()
-        self._todo.append(lambda: (action(), done.set()))
-        self._wake.send(b"x")
+        self.post(lambda: (action(), done.set()))
         assert done.wait(10)
+
+    def post(self, action: Callable[[], object]) -> None:
+        """Have something run in the broker's thread, which serves nobody meanwhile."""
+        self._todo.append(action)
+        self._wake.send(b"x")
 
     def cut_connections(self) -> None:
         """Close every connection at once."""

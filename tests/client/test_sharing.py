@@ -12,8 +12,6 @@ import pytest
 from tests.client.fake_broker import Fault
 from tests.client.flavours import Awaitable_, World, eventually, everywhere, in_loops
 from tidelog import TidelogError, TimedOutError
-from tidelog.client.aio import link as aio_link
-from tidelog.client.blocking import link as blocking_link
 from tidelog.protocol.api import Api
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.messages import Ping, Produce
@@ -256,20 +254,3 @@ async def test_a_call_without_a_limit_waits(world: World) -> None:
         await world.elsewhere(lambda: world.broker.wait_for(Ping, 3))
     assert world.broker.count(Ping) == 3
     assert world.broker.count(Produce) == 1
-
-
-@everywhere
-async def test_a_hung_connection_is_replaced(world: World) -> None:
-    """After a timeout and long silence the next call opens another connection."""
-    link = blocking_link if world.flavour == "blocking" else aio_link
-    usual, link.HUNG_S = link.HUNG_S, 0.05
-    try:
-        async with world.client() as client:
-            await client.ping()
-            world.broker.when(Api.PING, Fault.HANG)
-            with pytest.raises(TimedOutError):
-                await client.ping(timeout=0.1)
-            await client.ping()
-        assert world.broker.accepted == 2
-    finally:
-        link.HUNG_S = usual

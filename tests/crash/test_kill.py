@@ -228,14 +228,15 @@ def test_a_broker_that_stands_still(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_a_half_open_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that swallows everything costs one call its timeout; the next call goes over a new one."""
-    monkeypatch.setattr("tidelog.client.blocking.link.HUNG_S", 0.5)
+    """Over a connection that loses everything a call without a limit asks, takes another, and is stored once."""
+    monkeypatch.setattr("tidelog.client.blocking.session.QUIET_S", 0.3)
+    monkeypatch.setattr("tidelog.client.core.vigil.ANSWER_S", 0.5)
     with BrokerProcess(tmp_path / "data") as broker, Proxy(*broker.address) as proxy, Client(proxy.url) as client:
         client.topics.create(TOPIC, partitions=1)
         assert client.produce(TOPIC, payload("p", 0)).offset == 0
-        rule = proxy.swallow(Api.PRODUCE, replies=False)
-        with pytest.raises(OutcomeUnknownError):
-            client.produce(TOPIC, payload("p", 1), timeout=1)
-        assert rule.fired == 1
-        assert client.produce(TOPIC, payload("p", 2), timeout=20).offset == 1
-        assert client.ping(timeout=20) is not None
+        rules = [proxy.vanish(Api.PRODUCE, replies=False), proxy.vanish(Api.PRODUCE, replies=True)]
+        assert client.produce(TOPIC, payload("p", 1), timeout=None).offset == 1
+        assert client.produce(TOPIC, payload("p", 2), timeout=20).offset == 2
+        assert [rule.fired for rule in rules] == [1, 1]
+        assert proxy.connections == 3
+    assert broker.starts == 1

@@ -1,4 +1,4 @@
-"""A TCP proxy between a client and a broker that cuts, holds or swallows chosen frames.
+"""A TCP proxy between a client and a broker that cuts, holds or swallows chosen frames, or vanishes with them.
 
     with Proxy("127.0.0.1", port) as proxy:
         rule = proxy.cut(Api.PRODUCE, replies=True)        # the broker stores; the answer never arrives
@@ -33,6 +33,7 @@ class Action(Enum):
     CUT = auto()  # it is dropped, and the connection is reset on both sides
     HOLD = auto()  # it waits, with all that follows, until the rule is released
     SWALLOW = auto()  # it is dropped with all that follows, and the connection stays open: half-open to the sender
+    VANISH = auto()  # the same in both directions, and no side hears of the other's end: a black hole
 
 
 @dataclass
@@ -68,6 +69,15 @@ class Rule:
         return True
 
 
+@dataclass(eq=False)
+class _Pair:
+    """The two sockets of one connection; once it vanished, nothing passes between them any more."""
+
+    client: socket.socket
+    broker: socket.socket
+    has_vanished: bool = False
+
+
 class Proxy:
     """Listens on a free port of 127.0.0.1 and passes frames on to one target."""
 
@@ -77,6 +87,7 @@ class Proxy:
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
+        self._pairs: list[_Pair] = []
         self._threads: list[threading.Thread] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._closing = False
@@ -106,6 +117,16 @@ class Proxy:
     def swallow(self, api: Api | None = None, *, replies: bool, after: int = 0, times: int | None = 1) -> Rule:
         """Drop matching frames and all behind them, leaving the connection open."""
         return self._add(Rule(Action.SWALLOW, api, replies, after, times))
+
+    def vanish(self, api: Api | None = None, *, replies: bool, after: int = 0, times: int | None = 1) -> Rule:
+        """From a matching frame on, it included, lose all that either side of its connection sends, closes too."""
+        return self._add(Rule(Action.VANISH, api, replies, after, times))
+
+    def black_hole(self) -> None:
+        """Lose all that is sent over every connection there is; new ones work."""
+        with self._lock:
+            for pair in self._pairs:
+                pair.has_vanished = True
 
     def heal(self) -> None:
         """End all rules and let go what they hold."""
@@ -161,27 +182,37 @@ class Proxy:
             with self._lock:
                 self.connections += 1
                 self._open |= {client, broker}
+                pair = _Pair(client, broker)
+                self._pairs.append(pair)
             if self._closing:
                 self.cut_all()
-            self._start(self._pump, client, broker, False)
-            self._start(self._pump, broker, client, True)
+            self._start(self._pump, pair, False)
+            self._start(self._pump, pair, True)
 
-    def _pump(self, source: socket.socket, sink: socket.socket, replies: bool) -> None:
+    def _pump(self, pair: _Pair, replies: bool) -> None:
+        source, sink = (pair.broker, pair.client) if replies else (pair.client, pair.broker)
         with contextlib.suppress(OSError):
             for api, frame in _frames(source):
+                if pair.has_vanished:
+                    continue
                 rule = self._rule_for(api, replies)
-                if rule is not None and not self._apply(rule, source, sink):
+                if rule is not None and rule.action is Action.VANISH:
+                    rule.happened.set()
+                    pair.has_vanished = True
+                    continue
+                if rule is not None and not self._apply(rule, source):
                     return self._end(source, sink)
                 sink.sendall(frame)
-            sink.shutdown(socket.SHUT_WR)
+            if not pair.has_vanished:
+                sink.shutdown(socket.SHUT_WR)
             return self._end(source)
-        return self._end(source, sink)
+        return self._end(source) if pair.has_vanished else self._end(source, sink)
 
     def _rule_for(self, api: int, replies: bool) -> Rule | None:
         with self._lock:
             return next((rule for rule in self._rules if rule.takes(api, replies)), None)
 
-    def _apply(self, rule: Rule, source: socket.socket, sink: socket.socket) -> bool:
+    def _apply(self, rule: Rule, source: socket.socket) -> bool:
         """Do what the rule says; return whether the frame goes on afterwards."""
         rule.happened.set()
         if rule.action is Action.HOLD:

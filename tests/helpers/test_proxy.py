@@ -133,3 +133,31 @@ def test_nobody_behind_the_proxy() -> None:
     with Proxy(*address) as proxy, connect(proxy) as client:
         assert _recv(client) == b""
         assert proxy.connections == 0
+
+
+def test_a_black_hole_loses_closes_too(echo: tuple[Proxy, list[bytes]]) -> None:
+    """From the frame on neither side hears anything of the other, not even that it has gone."""
+    proxy, received = echo
+    rule = proxy.vanish(Api.FETCH, replies=True)
+    with connect(proxy) as client:
+        client.sendall(frame(Api.FETCH, b"f"))
+        rule.wait_fired()
+        client.sendall(frame(Api.PING, b"p"))
+        client.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+    assert (received, rule.fired) == ([frame(Api.FETCH, b"f")], 1)
+
+
+def test_all_connections_fall_into_a_black_hole(echo: tuple[Proxy, list[bytes]]) -> None:
+    """What was open passes nothing on any more, and its ends are not told."""
+    proxy, received = echo
+    with connect(proxy) as client:
+        client.sendall(frame(Api.PING, b"p"))
+        assert client.recv(65536) == frame(Api.PING, b"p")
+        proxy.black_hole()
+        client.sendall(frame(Api.PING, b"q"))
+        client.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+    assert received == [frame(Api.PING, b"p")]
