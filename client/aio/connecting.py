@@ -38,7 +38,7 @@ async def connect(
     try:
         reply = await connection.call(Hello(client_name, client_version), deadline.at)
         if reply is None:
-            problem = connection.greeting_error()
+            problem = connection.greeting_error("no answer")
             raise problem if isinstance(problem, NotATidelogBrokerError) else _no_greeting(server, deadline)
         if reply.error is not None:
             raise reply.error

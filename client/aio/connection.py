@@ -74,8 +74,7 @@ class Connection:
         return f"<Connection to {self.address}, {len(self._calls)} in flight, {state}>"
 
     def greeted(self, limits: BrokerLimits, quiet_s: float) -> None:
-        """The broker accepted the Hello: frames may be as large as it says from here on, and after `quiet_s` of
-        silence it is asked for a sign of life."""
+        """The broker accepted the Hello: its limits hold from here on, and silence is asked about after `quiet_s`."""
         self.limits = limits
         self._vigil.quiet_s = quiet_s
         self._protocol.buffer.max_frame_bytes = limits.max_frame_bytes
@@ -107,17 +106,15 @@ class Connection:
 
     def _put(self, pieces: Sequence[bytes | bytearray], size: int) -> None:
         """Give the socket what it takes of a frame, and keep the rest."""
+        sent = 0
         try:
             if not self._outgoing:
                 try:
                     sent = self._socket.sendmsg(pieces)
                 except (BlockingIOError, InterruptedError):
-                    sent = 0
-                if sent == size:
-                    return
-            else:
-                sent = 0
-            self._outgoing.add(pieces, sent)
+                    pass
+            if sent < size:
+                self._outgoing.add(pieces, sent)
         except OSError as error:
             self._lost(error.strerror or str(error))
         except BaseException:  # Ctrl-C between the socket and the buffer: nobody knows how much went out
@@ -141,10 +138,7 @@ class Connection:
 
     async def wait(self, waiter: Waiter, until: float) -> bool:
         """Return whether `waiter` is done: once it is, or at `until`, or when it is stirred; reading for all others
-        meanwhile, if need be.
-
-        Raises what broke the connection.
-        """
+        meanwhile, if need be. Raises what broke the connection."""
         try:
             while not (waiter.done or waiter.is_stirred):
                 if self.error is not None:
@@ -190,16 +184,14 @@ class Connection:
         """Give up the role or the seat; whoever sits longest reads from here on."""
         with self.lock:
             self._sitting.pop(waiter, None)
-            if self._reader is waiter:
-                self._reader = None
-            if self._reader is not None:
+            if self._reader is not waiter and self._reader is not None:
                 return
+            self._reader = None
             if self.error is not None:
                 self._socket.close()
-            for next_reader in self._sitting:
-                if next_reader.bell is not None:
-                    next_reader.bell.set()
-                break
+            next_reader = next(iter(self._sitting), None)
+            if next_reader is not None and next_reader.bell is not None:
+                next_reader.bell.set()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -225,15 +217,13 @@ class Connection:
     def _silent(self, now: float) -> None:
         """Ask a peer for a sign of life that has said nothing for long, or give it up."""
         assert self.limits is not None
-        can_ask = not self._outgoing and self._protocol.in_flight < self.limits.max_requests_in_flight
-        verdict = self._vigil.passed(now, can_ask=can_ask)
-        if verdict is Verdict.GONE:
-            self._lost("no answer to a ping")
-        elif verdict is Verdict.ASK and self.error is None:
-            try:
+        with self.lock:
+            can_ask = not self._outgoing and self._protocol.in_flight < self.limits.max_requests_in_flight
+            verdict = self._vigil.passed(now, can_ask=can_ask)
+            if verdict is Verdict.GONE:
+                self._lost("no answer to a ping")
+            elif verdict is Verdict.ASK and self.error is None:
                 self.send(Ping())
-            except TidelogError:  # broken meanwhile, which whoever waits looks at next
-                pass
 
     def _receive(self) -> bool:
         """Take what the socket has, and hand complete replies to whom they belong; return whether there was any."""
@@ -276,14 +266,13 @@ class Connection:
 
     def _ended(self) -> None:
         if self._protocol.state is State.AWAIT_HELLO:
-            head = self._protocol.buffer.head(MAX_SHOWN_BYTES)
-            self.fail(cut_short(self.address, head, "the connection was closed"))
+            self.fail(self.greeting_error("the connection was closed"))
         else:
             self._lost("the connection was closed")
 
-    def greeting_error(self) -> TidelogError:
+    def greeting_error(self, how: str) -> TidelogError:
         """Return the error for a peer that has not greeted in time, by what it said instead."""
-        return cut_short(self.address, self._protocol.buffer.head(MAX_SHOWN_BYTES), "no answer")
+        return cut_short(self.address, self._protocol.buffer.head(MAX_SHOWN_BYTES), how)
 
     # -- ending ----------------------------------------------------------------------------------------------------
 
