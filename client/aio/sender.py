@@ -29,8 +29,9 @@ from ..core.deadline import Deadline
 from ..core.directory import TopicEntry
 from ..core.outbox import Send
 from ..core.parcel import Delivery, Group, Parcel, parcel_of
-from ..core.partitioner import partition_of
-from ..core.record import Record, check_partition, check_size
+from ..core.partitioner import choose_partition
+from ..core.places import place_of, places_of
+from ..core.record import Record, check_size
 from ..receipt import Receipt, ReceiptBatch, durability_word
 from . import runtime
 from .connection import Connection
@@ -128,12 +129,9 @@ class Sender:
                 raise
 
     def _choose_partition(self, topic: TopicEntry, record: Record) -> int:
-        if record.partition is not None:
-            return check_partition(record.partition, topic.partitions, topic.shown)
-        if topic.partitions == 1:
-            return 0
-        if record.key is not None:
-            return partition_of(record.key, topic.partitions)
+        chosen = choose_partition(record, topic.partitions, topic.shown, id_chooses=topic.id_chooses)
+        if chosen is not None:
+            return chosen
         sticky = self.session.sticky(topic)
         if self._outbox.has_open_parcel(topic.id, sticky.current(topic.partitions)):
             return sticky.current(topic.partitions)
@@ -142,8 +140,9 @@ class Sender:
     async def _send_all(self, columns: Columns, batch: _Many, durability: int, deadline: Deadline) -> None:
         topic = batch.topic
         limit = self.session.max_message_bytes(topic)
+        sticky = self.session.sticky(topic)
         try:
-            for chunk in columns.chunks(topic.shown, topic.partitions, self.session.sticky(topic), limit):
+            for chunk in columns.chunks(topic.shown, topic.partitions, sticky, limit, id_chooses=topic.id_chooses):
                 if len(batch.pending) >= MAX_PRODUCES_IN_FLIGHT:
                     await self._collect(batch, deadline)
                 connection = await self._connection(deadline)
@@ -244,6 +243,7 @@ class _Many:
 
     __slots__ = (
         "_append_times_us",
+        "_duplicates",
         "_durability",
         "_offsets",
         "_partitions",
@@ -261,15 +261,18 @@ class _Many:
         self._offsets = np.full(count, -1, dtype=np.int64)
         self._partitions = np.zeros(count, dtype=np.int32)
         self._append_times_us = np.zeros(count, dtype=np.int64)
+        self._duplicates = np.zeros(count, dtype=np.bool_)
         self._durability: int | None = None
 
     def stored(self, chunk: Chunk, delivery: Delivery) -> None:
         """Take in where the records of a batch are."""
         result = delivery.result
         assert result is not None
-        self._offsets[chunk.rows] = np.arange(result.base_offset, result.base_offset + len(chunk.table))
+        places = places_of(result, len(chunk.table))
+        self._offsets[chunk.rows] = places.offsets
         self._partitions[chunk.rows] = chunk.partition
-        self._append_times_us[chunk.rows] = result.append_time_us
+        self._append_times_us[chunk.rows] = places.append_times_us
+        self._duplicates[chunk.rows] = places.are_duplicates
         self.acknowledged += len(chunk.table)
         promised = delivery.durability
         self._durability = promised if self._durability is None else min(self._durability, promised)
@@ -284,19 +287,21 @@ class _Many:
             offsets=self._offsets,
             partitions=self._partitions,
             append_times_us=self._append_times_us,
-            duplicates=np.zeros(len(self._offsets), dtype=np.bool_),
+            duplicates=self._duplicates,
         )
 
 
 def _receipt(topic: TopicEntry, delivery: Delivery) -> Receipt:
     result, parcel = delivery.result, delivery.parcel
     assert result is not None
+    place = place_of(result, delivery.index)
     return Receipt(
         topic.shown,
         parcel.partition,
-        result.base_offset + delivery.index,
-        result.append_time_us,
+        place.offset,
+        place.append_time_us,
         durability_word(delivery.durability),
+        place.is_duplicate,
         topic_count=topic.count,
     )
 

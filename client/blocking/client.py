@@ -19,7 +19,7 @@ from ..core.bounds import Bound
 from ..core.columns import Columns
 from ..core.deadline import Deadline
 from ..core.plan import Plan, consumer_plan, replay_plan
-from ..core.record import Data, check_durability, make_record
+from ..core.record import Data, DedupId, check_durability, make_record
 from ..core.subscription import TopicChoice
 from ..core.times import DEFAULT, Duration, Timeout, seconds, timeout_seconds
 from ..core.url import target
@@ -153,10 +153,14 @@ class Client:
         priority: int = 4,
         partition: int | None = None,
         timestamp: datetime | None = None,
+        dedup_id: DedupId | None = None,
         durability: str | None = None,
         timeout: Timeout = DEFAULT,
     ) -> Receipt:
         """Store one message and return where it is, once it is as durable as `durability` (None: the topic's) says.
+
+        With a `dedup_id` that its partition has seen within the topic's `dedup_window`, nothing is stored, and the
+        receipt is that of the first message, with `duplicate=True`. Without a key the id chooses the partition.
 
         Raises what the broker refuses it with, with `error.details["stored"]` False; TimedOutError or
         CannotConnectError when it was never sent; OutcomeUnknownError when it was sent and no answer came in time.
@@ -169,6 +173,7 @@ class Client:
             partition=partition,
             timestamp=timestamp,
             now_us=runtime.wall_us(),
+            dedup_id=dedup_id,
         )
         promised = check_durability(durability)
         return self._sessions.sender().one(topic, record, promised, self.deadline(timeout))
@@ -183,6 +188,7 @@ class Client:
         priority: int | Sequence[int] = 4,
         partition: int | Sequence[int] | None = None,
         timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None = None,
+        dedup_ids: Iterable[DedupId | None] | None = None,
         durability: str | None = None,
         timeout: Timeout = DEFAULT,
     ) -> ReceiptBatch:
@@ -192,7 +198,13 @@ class Client:
         those that come first.
         """
         columns = Columns(
-            values, keys=keys, headers=headers, priority=priority, partition=partition, timestamps=timestamps
+            values,
+            keys=keys,
+            headers=headers,
+            priority=priority,
+            partition=partition,
+            timestamps=timestamps,
+            dedup_ids=dedup_ids,
         )
         return self._sessions.sender().many(topic, columns, check_durability(durability), self.deadline(timeout))
 

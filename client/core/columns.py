@@ -14,14 +14,18 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from ...protocol.columns import DEDUP_ID
+from ...protocol.dedup_id import NO_DEDUP_ID
 from ..headers import HeadersInput
-from .cutting import Int64s, Table, cut
-from .partitioner import NO_PARTITION, StickyPartitioner, partitions_of
+from .cutting import DedupIds, Int64s, Table, cut
+from .partitioner import NO_PARTITION, StickyPartitioner, check_chosen_by_id, partitions_of
 from .record import (
     Data,
+    DedupId,
     check_partition,
     check_priority,
     to_bytes_column,
+    to_dedup_id,
     to_pairs,
     to_partition,
     to_times_us,
@@ -55,12 +59,14 @@ class Columns:
         priority: int | Sequence[int] = 4,
         partition: int | Sequence[int] | None = None,
         timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None = None,
+        dedup_ids: Iterable[DedupId | None] | None = None,
     ) -> None:
         value_list, largest_value = to_bytes_column(values, "values")
         key_list, largest_key = (None, 0) if keys is None else to_bytes_column(keys, "keys")
         header_list = None if headers is None else [to_pairs(each) for each in headers]
         times_us = None if timestamps is None else to_times_us(timestamps)
-        self.table = Table(value_list, key_list, header_list, times_us)
+        ids = None if dedup_ids is None else to_dedup_id_column(dedup_ids)
+        self.table = Table(value_list, key_list, header_list, times_us, ids)
         self._largest = largest_value + largest_key
         """No message is larger, its headers aside."""
         lanes, targets = _per_row(priority), _per_row(partition)
@@ -85,6 +91,7 @@ class Columns:
             "keys": self.table.keys,
             "headers": self.table.headers,
             "timestamps": self.table.timestamps_us,
+            "dedup_ids": self.table.dedup_ids,
             "priority": self.priorities if isinstance(self.priorities, list) else None,
             "partition": self.partitions if isinstance(self.partitions, list) else None,
         }
@@ -92,23 +99,32 @@ class Columns:
             if column is not None and len(column) != len(self):
                 raise ValueError(f"{name}: expected {len(self)} entries, one for each value, found {len(column)}")
 
-    def chunks(self, topic: str, partitions: int, sticky: StickyPartitioner, max_message_bytes: int) -> Iterator[Chunk]:
+    def chunks(
+        self,
+        topic: str,
+        partitions: int,
+        sticky: StickyPartitioner,
+        max_message_bytes: int,
+        *,
+        id_chooses: bool = False,
+    ) -> Iterator[Chunk]:
         """Yield the batches of this call. Raises MessageTooLargeError before the first one.
 
         One by one as they are sent, so that what was cut is still in the processor's cache when it is encoded.
+        `id_chooses`: a dedup id chooses the partition even where there is a key.
         """
         if self._largest > max_message_bytes or self.table.headers is not None:
             self.table.check_sizes(max_message_bytes)
-        for partition, priority, rows in self._groups(topic, partitions):
+        for partition, priority, rows in self._groups(topic, partitions, id_chooses):
             group = self.table if rows is None else self.table.take(rows)
             for at, part in cut(group):
                 places = slice(at, at + len(part)) if rows is None else rows[at : at + len(part)]
                 target = sticky.advance(partitions) if partition == NO_PARTITION else partition
                 yield Chunk(places, target, priority, part)
 
-    def _groups(self, topic: str, partitions: int) -> Iterator[tuple[int, int, Int64s | None]]:
+    def _groups(self, topic: str, partitions: int, id_chooses: bool) -> Iterator[tuple[int, int, Int64s | None]]:
         """Yield partition, priority and rows (None: all) of each group."""
-        chosen = self._chosen_partitions(topic, partitions)
+        chosen = self._chosen_partitions(topic, partitions, id_chooses)
         priorities = self.priorities
         if isinstance(chosen, int) and isinstance(priorities, int):
             yield chosen, priorities, None
@@ -123,14 +139,47 @@ class Columns:
                 first = int(rows[0])
                 yield int(targets[first]), int(lanes[first]), rows
 
-    def _chosen_partitions(self, topic: str, partitions: int) -> int | npt.NDArray[np.int32]:
-        if isinstance(self.partitions, list):
-            return np.array([check_partition(each, partitions, topic) for each in self.partitions], dtype=np.int32)
+    def _chosen_partitions(self, topic: str, partitions: int, id_chooses: bool) -> int | npt.NDArray[np.int32]:
         if self.partitions is not None:
-            return check_partition(self.partitions, partitions, topic)
-        if self.table.keys is None:
+            return self._asked_partitions(topic, partitions, id_chooses)
+        keys, ids = self.table.keys, self.table.dedup_ids
+        if keys is None and ids is None:
             return NO_PARTITION
-        return 0 if partitions == 1 else partitions_of(self.table.keys, partitions)
+        if partitions == 1:
+            return 0
+        by_key = None if keys is None else partitions_of(keys, partitions)
+        by_id = None if ids is None else partitions_of(_ids_or_none(ids), partitions)
+        first, then = (by_id, by_key) if id_chooses else (by_key, by_id)
+        if first is None or then is None:
+            return cast("npt.NDArray[np.int32]", then if first is None else first)
+        return np.where(first == NO_PARTITION, then, first)
+
+    def _asked_partitions(self, topic: str, partitions: int, id_chooses: bool) -> int | npt.NDArray[np.int32]:
+        asked: int | npt.NDArray[np.int32]
+        if isinstance(self.partitions, list):
+            asked = np.array([check_partition(each, partitions, topic) for each in self.partitions], dtype=np.int32)
+        else:
+            assert self.partitions is not None
+            asked = check_partition(self.partitions, partitions, topic)
+        ids = self.table.dedup_ids
+        if id_chooses and ids is not None:
+            check_chosen_by_id(asked, partitions_of(_ids_or_none(ids), partitions), topic)
+        return asked
+
+
+def to_dedup_id_column(column: Iterable[DedupId | None]) -> DedupIds:
+    """Return dedup ids as they stand in a batch. Raises TypeError or ValueError that names the row."""
+    if isinstance(column, str | bytes | bytearray | memoryview):
+        raise TypeError(f"dedup_ids: expected a list of ids, found one {type(column).__name__}")
+    hashed = [
+        NO_DEDUP_ID if each is None else to_dedup_id(each, f"dedup_ids[{row}]") for row, each in enumerate(column)
+    ]
+    return np.frombuffer(b"".join(hashed), dtype=DEDUP_ID)
+
+
+def _ids_or_none(ids: DedupIds) -> list[bytes | None]:
+    found = cast("list[bytes]", ids.tolist())
+    return [None if each == NO_DEDUP_ID else each for each in found] if NO_DEDUP_ID in found else [*found]
 
 
 def _per_row(argument: int | Sequence[int] | None) -> list[int] | None:

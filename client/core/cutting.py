@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ...protocol.columns import DEDUP_ID
 from ...protocol.limits import KIB, MAX_RECORDS_PER_BATCH
 from ..headers import Pair
 from .record import check_size, record_bytes
@@ -29,6 +30,7 @@ RECORD_OVERHEAD_BYTES = 8
 """What the offsets of one record's key and value take in a batch."""
 
 Int64s = npt.NDArray[np.int64]
+DedupIds = npt.NDArray[np.void]
 Entry = TypeVar("Entry")
 
 
@@ -40,6 +42,8 @@ class Table:
     keys: list[bytes | None] | None
     headers: list[list[Pair]] | None
     timestamps_us: Int64s | None
+    dedup_ids: DedupIds | None = None
+    """Hashed, as they stand in a batch: zeros mean none."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -51,6 +55,7 @@ class Table:
             None if self.keys is None else self.keys[start:stop],
             None if self.headers is None else self.headers[start:stop],
             None if self.timestamps_us is None else self.timestamps_us[start:stop],
+            None if self.dedup_ids is None else self.dedup_ids[start:stop],
         )
 
     def take(self, rows: Int64s) -> Table:
@@ -61,6 +66,7 @@ class Table:
             None if self.keys is None else pick(self.keys),
             None if self.headers is None else pick(self.headers),
             None if self.timestamps_us is None else self.timestamps_us[rows],
+            None if self.dedup_ids is None else self.dedup_ids[rows],
         )
 
     def size(self) -> int:
@@ -70,6 +76,8 @@ class Table:
             size += _total(self.keys)
         if self.headers is not None:
             size += sum(record_bytes(None, None, pairs) for pairs in self.headers)
+        if self.dedup_ids is not None:
+            size += len(self) * DEDUP_ID.itemsize
         return size
 
     def check_sizes(self, limit: int) -> None:

@@ -22,6 +22,8 @@ class TopicEntry:
     version: int
     durability: str = ""
     """What is promised where a call names none."""
+    id_chooses: bool = False
+    """Whether a dedup id chooses the partition even where there is a key, so that it is unique in the topic."""
 
     @classmethod
     def of(cls, info: TopicInfo, version: int) -> TopicEntry:
@@ -36,6 +38,7 @@ class TopicEntry:
             limit if isinstance(limit, int) else None,
             version,
             str(info.settings.get("durability", "")),
+            info.settings.get("dedup_scope") == "topic",
         )
 
 

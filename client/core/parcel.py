@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol.batch import encode_batch
+from ...protocol.batch import RoutingColumns, encode_batch
+from ...protocol.columns import DEDUP_ID
+from ...protocol.dedup_id import NO_DEDUP_ID
 from ...protocol.errors import Detail, TidelogError
 from ...protocol.messages import BatchResult
 from ..headers import Pair
@@ -66,6 +68,7 @@ class Parcel:
 
     __slots__ = (
         "deadline",
+        "dedup_ids",
         "deliveries",
         "durability",
         "encoded",
@@ -95,6 +98,7 @@ class Parcel:
         self.keys: Sequence[bytes | None] | None = None
         self.headers: Sequence[Sequence[Pair]] | None = None
         self.timestamps_us: Sequence[int] | npt.NDArray[np.int64] | None = None
+        self.dedup_ids: npt.NDArray[np.void] | None = None
         self.deliveries: list[Delivery] = []
         self.group: Group | None = None
         self.size: int = 0
@@ -129,6 +133,7 @@ class Parcel:
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=sequence & SEQUENCE_MASK,
+            routing=None if self.dedup_ids is None else RoutingColumns(dedup_ids=self.dedup_ids),
         )
         return self.encoded
 
@@ -178,7 +183,7 @@ class JoinedParcel(Parcel):
     def join(self, record: Record, deadline: float) -> Delivery:
         """Add a record and return what its caller waits for."""
         delivery = Delivery(self, record)
-        self.size += record.size + RECORD_OVERHEAD_BYTES
+        self.size += record.size + RECORD_OVERHEAD_BYTES + len(record.dedup_id or b"")
         self.deadline = max(self.deadline, deadline)
         self.deliveries.append(delivery)
         return delivery
@@ -205,6 +210,7 @@ class JoinedParcel(Parcel):
         headers = [record.pairs for record in records]
         self.headers = headers if any(headers) else None
         self.timestamps_us = [record.timestamp_us for record in records] if self.has_own_times else None
+        self.dedup_ids = _dedup_ids(records)
         return super().encode(identity, sequence)
 
 
@@ -213,6 +219,11 @@ def parcel_of(chunk: Chunk, durability: int, timestamp_us: int, deadline: float,
     parcel = Parcel(chunk.partition, chunk.priority, durability, timestamp_us, deadline)
     table = chunk.table
     parcel.values, parcel.keys, parcel.headers = table.values, table.keys, table.headers
-    parcel.timestamps_us, parcel.group = table.timestamps_us, group
+    parcel.timestamps_us, parcel.dedup_ids, parcel.group = table.timestamps_us, table.dedup_ids, group
     parcel.deliveries.append(Delivery(parcel))
     return parcel
+
+
+def _dedup_ids(records: Sequence[Record]) -> npt.NDArray[np.void] | None:
+    ids = [record.dedup_id or NO_DEDUP_ID for record in records]
+    return np.frombuffer(b"".join(ids), dtype=DEDUP_ID) if ids.count(NO_DEDUP_ID) < len(ids) else None

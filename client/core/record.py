@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.batch import MAX_PRIORITY, RESERVED_HEADER_PREFIX
+from ...protocol.dedup_id import hash_dedup_id
 from ...protocol.durability import Durability
 from ...protocol.errors import InvalidRequestError, MessageTooLargeError
 from ...protocol.limits import MAX_HEADER_NAME_BYTES, MAX_HEADERS_PER_MESSAGE
@@ -20,6 +21,9 @@ from .times import to_us
 
 Data = bytes | bytearray | memoryview | str | None
 """What a value or a key may be: bytes-like, text (sent as UTF-8), or None (null, which is not the same as empty)."""
+
+DedupId = str | bytes
+"""What a dedup id may be; text and its UTF-8 bytes are the same id."""
 
 BLOCK_ROWS = 1_000
 """Rows looked at together."""
@@ -42,6 +46,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """Whether the user gave the time; otherwise a batch has its first record's."""
     size: int
     """As `max_message_bytes` counts it."""
+    dedup_id: bytes | None = None
+    """Hashed: 16 bytes."""
 
 
 def make_record(
@@ -53,6 +59,7 @@ def make_record(
     partition: int | None,
     timestamp: datetime | None,
     now_us: int,
+    dedup_id: DedupId | None = None,
 ) -> Record:
     """Check one message. Raises TypeError, ValueError or InvalidRequestError that says what was expected."""
     data, key_data, pairs = to_bytes(value, "value"), to_bytes(key, "key"), to_pairs(headers)
@@ -65,7 +72,21 @@ def make_record(
         now_us if timestamp is None else to_us(timestamp),
         timestamp is not None,
         record_bytes(data, key_data, pairs),
+        None if dedup_id is None else to_dedup_id(dedup_id),
     )
+
+
+def to_dedup_id(dedup_id: DedupId, name: str = "dedup_id") -> bytes:
+    """Return the 16 bytes of a dedup id. Raises TypeError, or ValueError for an empty one."""
+    if isinstance(dedup_id, str):
+        given = dedup_id.encode()
+    elif isinstance(dedup_id, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+        given = dedup_id
+    else:
+        raise TypeError(f"{name}: expected str or bytes, found {type(dedup_id).__name__}")
+    if not given:
+        raise ValueError(f"{name}: expected at least one byte, found none; None means no dedup id")
+    return hash_dedup_id(given)
 
 
 def to_bytes(data: Data, name: str) -> bytes | None:

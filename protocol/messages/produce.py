@@ -36,7 +36,9 @@ class BatchResult(Message):
 
     But for LOG_FENCED: a batch that was appended and whose sync failed may be stored after all, or lost.
     `duplicate`: it was stored before; the offsets are those of the first time.
-    `duplicates`: (index in the batch, first offset) of records left out because their dedup id was known.
+    `record_count`: how many of its records are stored, from `base_offset` on. `duplicates`: (index in the batch, first
+    offset), by rising index, of records left out because their dedup id was known; `first_append_times_us`: when
+    those first ones were appended.
     """
 
     base_offset: int
@@ -45,6 +47,7 @@ class BatchResult(Message):
     duplicate: bool = False
     duplicates: list[tuple[int, int]] = []
     error: ErrorInfo | None = None
+    first_append_times_us: list[int] = []
 
 
 class ProduceReply(Message):
