@@ -5,14 +5,18 @@ Everything heavy (Trio, numpy, pydantic) is imported when a command runs, so tha
 
 from __future__ import annotations
 
-import typer
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
+
+MODULES = {"serve": "serve", "config": "config", "check": "check", "dump": "dump"}
+"""Which module of this folder has which command, in the order of the help."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the broker's commands to the command line."""
-    from . import check, config, dump, serve
-
-    serve.register(app)
-    config.register(app)
-    check.register(app)
-    dump.register(app)
+def register(app: typer.Typer, verb: str | None = None) -> None:
+    """Add the broker's commands to the command line, or of them only `verb`."""
+    wanted = MODULES.values() if verb is None else {MODULES[verb]} if verb in MODULES else ()
+    for module in dict.fromkeys(wanted):
+        import_module(f"{__name__}.{module}").register(app)

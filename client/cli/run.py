@@ -19,6 +19,7 @@ from typing import Annotated
 import typer
 
 from ...protocol.errors import NotFoundError, TidelogError, TimedOutError
+from .command import Group
 from .errors import OutputClosed
 from .output import abandon_stdout, flush_stdout, say
 
@@ -28,7 +29,7 @@ PROGRAM = "tidelog"
 
 def new_app() -> typer.Typer:
     """Return a command line without commands."""
-    app = typer.Typer(rich_markup_mode=None)
+    app = typer.Typer(cls=Group, rich_markup_mode=None)
     app.callback()(_root)
     return app
 

@@ -16,6 +16,11 @@ from .wording import reworded
 if TYPE_CHECKING:
     from ..blocking.client import Client
 
+CLIENT_NAME = "tidelog-cli"
+"""What a broker's log calls us."""
+
+URL_VARIABLE = "TIDELOG_URL"
+
 
 class _ToStderr(logging.Handler):
     """Shows the client's own log (a connection lost, made again) as lines on standard error."""
@@ -33,15 +38,22 @@ def connected(url: str | None, timeout: float | None = None) -> Generator[Client
     if not any(isinstance(handler, _ToStderr) for handler in logger.handlers):
         logger.addHandler(_ToStderr(logging.WARNING))
         logger.propagate = False
-    try:
-        client = Client(url, timeout=DEFAULT_TIMEOUT_S if timeout is None else timeout, client_name="tidelog-cli")
-    except ValueError as error:
-        raise WrongUsage(f"{'TIDELOG_URL' if url is None else '--url'}: {error}") from None
+    with address_refused(url):
+        client = Client(url, timeout=DEFAULT_TIMEOUT_S if timeout is None else timeout, client_name=CLIENT_NAME)
     with client:
         try:
             yield client
         except (UnknownTopicError, RangeNotAvailableError) as error:
             raise reworded(error, client.address) from error
+
+
+@contextmanager
+def address_refused(url: str | None) -> Generator[None]:
+    """Turn the ValueError of an address that is none into WrongUsage that says where it stood."""
+    try:
+        yield
+    except ValueError as error:
+        raise WrongUsage(f"{URL_VARIABLE if url is None else '--url'}: {error}") from None
 
 
 def check_partition(partition: int, partitions: int, topic: str) -> None:

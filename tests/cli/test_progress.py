@@ -27,8 +27,12 @@ def terminal(quiet_s: float = 0.0) -> Iterator[list[str]]:
         patch.setattr(progress, "QUIET_S", quiet_s)
         yield shown
     os.set_blocking(ours, False)
+    pieces: list[bytes] = []
     with contextlib.suppress(BlockingIOError):
-        shown.append(os.read(ours, 1 << 20).decode())
+        while piece := os.read(ours, 1 << 20):  # a terminal hands out what it holds in parts
+            pieces.append(piece)
+    if pieces:
+        shown.append(b"".join(pieces).decode())
     stream.close()
     os.close(ours)
 

@@ -1,8 +1,7 @@
-"""`tidelog ping` and `tidelog get`."""
+"""`tidelog get`: one message by its id."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -14,7 +13,7 @@ from .message_json import message_fields
 from .options import Output, OutputFormat, Timeout, Url
 from .output import StandardOutput
 from .session import connected
-from .times import format_time, format_time_us
+from .times import format_time_us
 
 _NULL = "null"
 
@@ -32,38 +31,8 @@ Id = Annotated[str, typer.Argument(metavar="ID", parser=parse_message_id, help="
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    app.command("ping")(ping)
+    """Add the command."""
     app.command("get")(get)
-
-
-def ping(url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
-    """Ask the broker for a sign of life."""
-    out = StandardOutput()
-    with connected(url, timeout) as client:
-        pong = client.ping()
-    round_trip_us = pong.round_trip // timedelta(microseconds=1)
-    if output is OutputFormat.JSON:
-        out.json(
-            {
-                "address": pong.address,
-                "broker_version": pong.broker_version,
-                "node_id": pong.node_id,
-                "server_time": format_time(pong.server_time),
-                "round_trip_us": round_trip_us,
-            }
-        )
-    else:
-        out.facts(
-            [
-                ("address", pong.address),
-                ("broker", f"tidelog {pong.broker_version}"),
-                ("node", pong.node_id),
-                ("time", format_time(pong.server_time)),
-                ("round trip", f"{round_trip_us / 1000:.3f} ms"),
-            ]
-        )
-    out.flush()
 
 
 def get(message_id: Id, url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
