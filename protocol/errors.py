@@ -9,8 +9,9 @@ This is a leaf module: it imports nothing of tidelog, so that every layer may ra
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Sequence
+from datetime import datetime
+from typing import ClassVar, NamedTuple
 
 Detail = str | int | float | bool | None
 """What may stand in `TidelogError.details`: plain data that MessagePack carries unchanged."""
@@ -28,9 +29,7 @@ class TidelogError(Exception):
         self.message = message
         self.details: dict[str, Detail] = details
 
-    def __reduce__(
-        self,
-    ) -> tuple[Callable[..., TidelogError], tuple[type[TidelogError], str, dict[str, Detail]]]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.details)
 
 
@@ -301,6 +300,52 @@ class WrongLoopError(ClientError):
     """An AsyncClient made in one event loop is used in another."""
 
     code, number = "WRONG_LOOP", 110
+
+
+class BufferFullError(ClientError):
+    """A producer's buffer stayed full for `max_block`: the broker takes less than is sent, or is away."""
+
+    code, number, retriable = "BUFFER_FULL", 111, True
+
+
+class SentRecord(NamedTuple):
+    """A message as it was given to a producer, its key and value as bytes."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    priority: int
+    partition: int
+    timestamp: datetime | None
+    dedup_id: str | bytes | None
+
+
+class FailedMessage(NamedTuple):
+    """One message that was not delivered, the `tag` it was sent with, and why."""
+
+    record: SentRecord
+    tag: object
+    error: TidelogError
+
+
+class DeliveryError(ClientError):
+    """Messages that a producer took are not stored, or perhaps not; `failed` has the first of them, `count` is exact.
+
+    Each has an error of its own, whose `details["stored"]` is False where that is certain.
+    """
+
+    code, number = "DELIVERY_FAILED", 112
+
+    def __init__(
+        self, message: str, *, failed: Sequence[FailedMessage] = (), count: int = 0, **details: Detail
+    ) -> None:
+        super().__init__(message, **details)
+        self.failed = list(failed)
+        self.count = count or len(self.failed)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return *super().__reduce__(), {"failed": self.failed, "count": self.count}
 
 
 def _tree(root: type[TidelogError]) -> list[type[TidelogError]]:

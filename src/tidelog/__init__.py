@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from .client.errors import (
         BatchTooLargeError,
         BrokerClosingError,
+        BufferFullError,
         CannotConnectError,
         ClientError,
         ClosedError,
         ConcurrentUseError,
         ConnectionLostError,
         CorruptError,
+        DeliveryError,
         DiskFullError,
+        FailedMessage,
         ForkedError,
         InternalError,
         InvalidBatchError,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
         ProducerFencedError,
         ProtocolError,
         RangeNotAvailableError,
+        SentRecord,
         SequenceGapError,
         SequenceReusedError,
         StorageError,
@@ -79,6 +83,7 @@ __all__ = [
     "AsyncReplay",
     "BatchTooLargeError",
     "BrokerClosingError",
+    "BufferFullError",
     "CannotConnectError",
     "Client",
     "ClientError",
@@ -87,7 +92,9 @@ __all__ = [
     "ConnectionLostError",
     "Consumer",
     "CorruptError",
+    "DeliveryError",
     "DiskFullError",
+    "FailedMessage",
     "ForkedError",
     "Headers",
     "Health",
@@ -112,6 +119,7 @@ __all__ = [
     "Receipt",
     "ReceiptBatch",
     "Replay",
+    "SentRecord",
     "SequenceGapError",
     "SequenceReusedError",
     "StorageError",
@@ -150,7 +158,7 @@ _HOMES = {
     "Topic": "client.topic",
     "TopicPartition": "client.topic",
 }
-"""Where each name is defined; those that are not here are errors."""
+"""Where each name is defined; those that are not here are errors, or what stands in one."""
 
 
 def __getattr__(name: str) -> object:
