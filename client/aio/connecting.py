@@ -57,9 +57,11 @@ def _no_greeting(server: Server, deadline: Deadline) -> TidelogError:
 
 async def _open(server: Server, deadline: Deadline) -> socket.socket:
     try:
-        addresses = await runtime.resolve(server.host, server.port)
+        addresses = await runtime.resolve(server.host, server.port, deadline.at)
     except OSError as error:
         raise cannot_reach(str(server), (error.strerror or str(error)).lower()) from None
+    if addresses is None:
+        raise deadline.timed_out(f"cannot reach {server}: no answer to the question for its address")
     problem = "no address"
     for family, address in addresses:
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)

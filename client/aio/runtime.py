@@ -17,6 +17,7 @@ import anyio
 from anyio.lowlevel import EventLoopToken, current_token
 
 from ...protocol.errors import ForkedError, WrongLoopError
+from ..lookup import Address, lookup
 from ..process import generation
 
 Item = TypeVar("Item")
@@ -158,10 +159,14 @@ def call_soon(where: Home, action: Callable[[], None]) -> None:
         pass
 
 
-async def resolve(host: str, port: int) -> list[tuple[int, tuple[str | int, ...]]]:
-    """Return (family, address) of a host, those to try first in front. Raises OSError."""
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [(family, tuple(address)) for family, _, _, _, address in found]
+async def resolve(host: str, port: int, until: float) -> list[Address] | None:
+    """Return the addresses of a host, those to try first in front; None at `until`. Raises OSError."""
+    found = lookup(host, port)
+    if not found.is_done:
+        here, bell = home(), Bell()
+        found.when_done(lambda: call_soon(here, bell.set))
+        await bell.wait(until)
+    return found.addresses() if found.is_done else None
 
 
 async def checkpoint() -> None:

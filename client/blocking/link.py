@@ -29,7 +29,8 @@ from .connecting import connect
 from .connection import MAX_SIT_S, Connection, Reply, copy_of
 
 CONNECT_TIMEOUT_S = 10.0
-"""For one attempt, greeting included; what a broker gives a connection to say Hello too."""
+"""For one attempt at one server, the lookup of its name and the greeting included; what a broker gives a connection
+to say Hello too."""
 
 _PASSING = (CannotConnectError, ConnectionLostError, TimedOutError, TooManyConnectionsError)
 """After these the next server is tried, or the same one again."""

@@ -15,9 +15,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from ...protocol.errors import ForkedError
+from ..lookup import Address, lookup
 from ..process import generation
 
 Item = TypeVar("Item")
@@ -153,10 +154,14 @@ class Poller:
         self.wake()
 
 
-def resolve(host: str, port: int) -> list[tuple[int, tuple[str | int, ...]]]:
-    """Return (family, address) of a host, those to try first in front. Raises OSError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [(family, cast("tuple[str | int, ...]", address)) for family, _, _, _, address in found]
+def resolve(host: str, port: int, until: float) -> list[Address] | None:
+    """Return the addresses of a host, those to try first in front; None at `until`. Raises OSError."""
+    found = lookup(host, port)
+    if not found.is_done:
+        bell = Bell()
+        found.when_done(bell.set)
+        bell.wait(until)
+    return found.addresses() if found.is_done else None
 
 
 def checkpoint() -> None:
