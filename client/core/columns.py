@@ -18,6 +18,7 @@ from ...protocol.columns import DEDUP_ID
 from ...protocol.dedup_id import NO_DEDUP_ID
 from ..headers import HeadersInput
 from .cutting import DedupIds, Int64s, Table, cut
+from .grouping import Chosen, groups, ids_or_none, spread
 from .partitioner import NO_PARTITION, StickyPartitioner, check_chosen_by_id, partitions_of
 from .record import (
     Data,
@@ -115,47 +116,21 @@ class Columns:
         """
         if self._largest > max_message_bytes or self.table.headers is not None:
             self.table.check_sizes(max_message_bytes)
-        for partition, priority, rows in self._groups(topic, partitions, id_chooses):
+        chosen = self._chosen_partitions(topic, partitions, id_chooses)
+        for partition, priority, rows in groups(chosen, self.priorities, len(self)):
             group = self.table if rows is None else self.table.take(rows)
             for at, part in cut(group):
                 places = slice(at, at + len(part)) if rows is None else rows[at : at + len(part)]
                 target = sticky.advance(partitions) if partition == NO_PARTITION else partition
                 yield Chunk(places, target, priority, part)
 
-    def _groups(self, topic: str, partitions: int, id_chooses: bool) -> Iterator[tuple[int, int, Int64s | None]]:
-        """Yield partition, priority and rows (None: all) of each group."""
-        chosen = self._chosen_partitions(topic, partitions, id_chooses)
-        priorities = self.priorities
-        if isinstance(chosen, int) and isinstance(priorities, int):
-            yield chosen, priorities, None
-            return
-        targets = np.broadcast_to(np.asarray(chosen, dtype=np.int64), len(self))
-        lanes = np.broadcast_to(np.asarray(priorities, dtype=np.int64), len(self))
-        groups = targets * 16 + lanes  # one number for each pair; NO_PARTITION stays below all others
-        order = np.argsort(groups, kind="stable")
-        edges = np.flatnonzero(np.diff(groups[order])) + 1
-        for rows in np.split(order, edges):
-            if len(rows):
-                first = int(rows[0])
-                yield int(targets[first]), int(lanes[first]), rows
-
-    def _chosen_partitions(self, topic: str, partitions: int, id_chooses: bool) -> int | npt.NDArray[np.int32]:
+    def _chosen_partitions(self, topic: str, partitions: int, id_chooses: bool) -> Chosen:
         if self.partitions is not None:
             return self._asked_partitions(topic, partitions, id_chooses)
-        keys, ids = self.table.keys, self.table.dedup_ids
-        if keys is None and ids is None:
-            return NO_PARTITION
-        if partitions == 1:
-            return 0
-        by_key = None if keys is None else partitions_of(keys, partitions)
-        by_id = None if ids is None else partitions_of(_ids_or_none(ids), partitions)
-        first, then = (by_id, by_key) if id_chooses else (by_key, by_id)
-        if first is None or then is None:
-            return cast("npt.NDArray[np.int32]", then if first is None else first)
-        return np.where(first == NO_PARTITION, then, first)
+        return spread(self.table.keys, self.table.dedup_ids, partitions, id_chooses=id_chooses)
 
-    def _asked_partitions(self, topic: str, partitions: int, id_chooses: bool) -> int | npt.NDArray[np.int32]:
-        asked: int | npt.NDArray[np.int32]
+    def _asked_partitions(self, topic: str, partitions: int, id_chooses: bool) -> Chosen:
+        asked: Chosen
         if isinstance(self.partitions, list):
             asked = np.array([check_partition(each, partitions, topic) for each in self.partitions], dtype=np.int32)
         else:
@@ -163,7 +138,7 @@ class Columns:
             asked = check_partition(self.partitions, partitions, topic)
         ids = self.table.dedup_ids
         if id_chooses and ids is not None:
-            check_chosen_by_id(asked, partitions_of(_ids_or_none(ids), partitions), topic)
+            check_chosen_by_id(asked, partitions_of(ids_or_none(ids), partitions), topic)
         return asked
 
 
@@ -175,11 +150,6 @@ def to_dedup_id_column(column: Iterable[DedupId | None]) -> DedupIds:
         NO_DEDUP_ID if each is None else to_dedup_id(each, f"dedup_ids[{row}]") for row, each in enumerate(column)
     ]
     return np.frombuffer(b"".join(hashed), dtype=DEDUP_ID)
-
-
-def _ids_or_none(ids: DedupIds) -> list[bytes | None]:
-    found = cast("list[bytes]", ids.tolist())
-    return [None if each == NO_DEDUP_ID else each for each in found] if NO_DEDUP_ID in found else [*found]
 
 
 def _per_row(argument: int | Sequence[int] | None) -> list[int] | None:

@@ -88,20 +88,20 @@ class Table:
             check_size(record_bytes(value, key, pairs), limit)
 
 
-def cut(table: Table) -> Iterator[tuple[int, Table]]:
-    """Yield the table in parts, each with the number of its first row.
+def cut(table: Table, target: int = TARGET_BYTES) -> Iterator[tuple[int, Table]]:
+    """Yield the table in parts of about `target` bytes, each with the number of its first row.
 
-    How many rows make TARGET_BYTES is guessed from the rows just before: a sum for each row would cost as much as
+    How many rows make so much is guessed from the rows just before: a sum for each row would cost as much as
     encoding it.
     """
     at, end = 0, len(table)
     seen = min(end, SAMPLE_ROWS)
     size = table.part(0, seen).size()
     while at < end:
-        take = min(seen * TARGET_BYTES // size or 1, seen * MAX_GROWTH, end - at, MAX_RECORDS_PER_BATCH)
+        take = min(seen * target // size or 1, seen * MAX_GROWTH, end - at, MAX_RECORDS_PER_BATCH)
         part = table.part(at, at + take)
         size = part.size()
-        while take > 1 and size > 2 * TARGET_BYTES:  # the guess met much larger rows
+        while take > 1 and size > 2 * target:  # the guess met much larger rows
             take //= 2
             part = table.part(at, at + take)
             size = part.size()
