@@ -38,3 +38,9 @@ class AbortedError(TidelogError):
     """The question of a destructive command was not answered with yes."""
 
     code = "ABORTED"
+
+
+class VerificationError(TidelogError):
+    """A benchmark read back something else than it sent; the message counts what. Its figures are not shown."""
+
+    code = "VERIFICATION_FAILED"

@@ -1,0 +1,114 @@
+"""The three benchmarks from their beginning to their figures."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..options import OutputFormat
+from ..progress import progress
+from ..session import connected
+from .crew import Crew
+from .load import Sending, read_back, shares_of
+from .payload import Payloads
+from .reading import Follower, Reading
+from .report import Conditions, Measured, show
+from .topic import BenchTopic, bench_topic
+
+if TYPE_CHECKING:
+    from ...blocking.client import Client
+
+FILL_BATCH = 1_000
+"""Messages of a call that only fills the topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be measured, and where."""
+
+    url: str | None
+    timeout_s: float
+    topic: str | None
+    partitions: int | None
+    keep: bool
+    messages: int
+    size: int
+    batch: int
+    callers: int
+    durability: str | None
+    run: bytes
+
+    @contextmanager
+    def opened(self) -> Generator[tuple[Client, BenchTopic]]:
+        """Give a client and the topic."""
+        with connected(self.url, self.timeout_s) as client:
+            client.ping()
+            with bench_topic(client, self.topic, self.partitions, self.keep) as topic:
+                yield client, topic
+
+    def conditions(self, topic: BenchTopic, mode: str, durability: str) -> Conditions:
+        """Return what the figures hold for."""
+        batch = self.batch if mode in ("many", "messages") else None
+        return Conditions(topic.name, len(topic.ends), mode, self.messages, self.size, batch, self.callers, durability)
+
+
+def run_produce(plan: Plan, mode: str, output: OutputFormat) -> None:
+    """Measure sending."""
+    with plan.opened() as (client, topic):
+        sending = _sending(plan, client, topic, plan.callers, plan.batch, plan.durability)
+        crew = Crew(plan.callers)
+        with progress(f"producing to {topic.name}", plan.messages) as advance:
+            crew.run(sending.many if mode == "many" else sending.single, advance)
+        faults = read_back(client, topic, sending, plan.timeout_s)
+    measured = Measured("produce", plan.messages, crew.seconds, crew.took_ns)
+    show(plan.conditions(topic, mode, sending.promised), [measured], faults, output)
+
+
+def run_consume(plan: Plan, mode: str, output: OutputFormat) -> None:
+    """Measure reading."""
+    with plan.opened() as (client, topic):
+        sending = _sending(plan, client, topic, 1, FILL_BATCH, None)
+        with progress(f"producing to {topic.name}", plan.messages) as advance:
+            Crew(1).run(sending.many, advance)
+        reading = Reading(client, topic, plan.batch, plan.timeout_s)
+        crew = Crew(plan.callers)
+        with progress(f"consuming {topic.name}", plan.messages * plan.callers) as advance:
+            crew.run(reading.messages if mode == "messages" else reading.batches, advance)
+        faults = reading.compare(sending.payloads, sending.places)
+    measured = Measured("consume", plan.messages * plan.callers, crew.seconds, crew.took_ns)
+    show(plan.conditions(topic, mode, sending.promised), [measured], faults, output)
+
+
+def run_latency(plan: Plan, output: OutputFormat) -> None:
+    """Measure round trips: to the receipt, and to a follower."""
+    with plan.opened() as (client, topic):
+        sending = _sending(plan, client, topic, plan.callers, 1, plan.durability)
+        follower = Follower(client, topic)
+        crew = Crew(plan.callers)
+        try:
+            with progress(f"producing to {topic.name}", plan.messages) as advance:
+                crew.run(sending.single, advance)
+            follower.wait_for(plan.messages, plan.timeout_s)
+        finally:
+            follower.close()
+        faults = read_back(client, topic, sending, plan.timeout_s)
+    delivered = array("q")
+    for came_ns, message in follower.came:
+        sender = sending.payloads.sender_of(message.value)
+        if sender is not None:
+            delivered.append(came_ns - crew.begun_ns(*sender))
+    measured = [
+        Measured("acknowledge", plan.messages, crew.seconds, crew.took_ns),
+        Measured("deliver", len(delivered), crew.seconds, delivered),
+    ]
+    show(plan.conditions(topic, "single", sending.promised), measured, faults, output)
+
+
+def _sending(
+    plan: Plan, client: Client, topic: BenchTopic, callers: int, batch: int, durability: str | None
+) -> Sending:
+    shares = shares_of(plan.messages, callers)
+    return Sending.of(client, topic, Payloads(plan.run, plan.size), shares, batch, durability)
