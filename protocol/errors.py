@@ -267,7 +267,7 @@ class TimedOutError(ClientError, TimeoutError):
 
 
 class OutcomeUnknownError(ClientError):
-    """A batch was sent but no reply came in time: it is stored once or not at all."""
+    """A batch was sent but no reply came in time: it is stored once or not at all. So are changes of topics."""
 
     code, number = "OUTCOME_UNKNOWN", 105
 

@@ -125,30 +125,42 @@ class Link:
                 self._turn = None
             turn.set()
 
-    async def call(self, message: Message, deadline: Deadline, *, repeats: bool = True) -> Reply:
+    async def call(self, message: Message, deadline: Deadline) -> Reply:
         """Return the reply to a request, which is sent again over a new connection when one is lost.
 
-        Without `repeats` ConnectionLostError is raised once the request may have been acted on. Raises the error that
-        the broker answers with, TimedOutError, CannotConnectError, ClosedError.
+        Raises the error that the broker answers with, TimedOutError, CannotConnectError, ClosedError.
+        """
+        reply = await self.ask(message, deadline)
+        if reply.error is not None:
+            raise reply.error
+        return reply
+
+    async def ask(self, message: Message, deadline: Deadline, on_doubt: Callable[[], None] = _nothing) -> Reply:
+        """Do the same, and return what the broker refuses it with like any other reply.
+
+        `on_doubt` is called each time a request went out and no answer came before the connection or the time ended.
         """
         while True:
             connection = await self.connection(deadline)
             try:
-                reply = await connection.call(message, deadline.at)
+                call = connection.send(message)
             except ConnectionLostError:
+                continue  # `connection` tells whether there will be another
+            try:
+                await connection.wait(call, deadline.at)
+            except TidelogError as error:
+                on_doubt()
                 if self._closed is not None:
                     raise copy_of(self._closed) from None
-                if not repeats:
+                if not isinstance(error, ConnectionLostError):
                     raise
                 continue
-            if reply is None:
+            if call.reply is None:
+                on_doubt()
                 raise deadline.timed_out(f"no answer from {self.address}")
-            if isinstance(reply.error, BrokerClosingError):
-                connection.fail(ConnectionLostError(f"lost {self.address} (the broker is shutting down)"))
-            elif reply.error is not None:
-                raise reply.error
-            else:
-                return reply
+            if not isinstance(call.reply.error, BrokerClosingError):
+                return call.reply
+            connection.fail(ConnectionLostError(f"lost {self.address} (the broker is shutting down)"))
 
     def close(self, error: TidelogError) -> None:
         """Close for good: all who wait get `error`."""

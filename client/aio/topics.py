@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from ...protocol.errors import ConnectionLostError, TopicExistsError, UnknownTopicError
+from ...protocol.errors import TopicExistsError, UnknownTopicError
 from ...protocol.messages import (
     AlterTopic,
     CreateTopic,
@@ -23,6 +23,7 @@ from ..core.record import to_partition_count
 from ..core.settings import SettingInput, to_settings
 from ..core.times import DEFAULT, Timeout
 from ..topic import Topic, topic_from
+from .change import change
 from .session import Session
 
 Partitions = list[int]
@@ -64,15 +65,16 @@ class AsyncTopics:
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         full_name = session.directory.full_name(name)
         request = CreateTopic(full_name, to_partition_count(partitions), to_settings(settings), exist_ok)
-        try:
-            reply = await session.link.call(request, deadline, repeats=False)
-        except ConnectionLostError:  # perhaps it was made: then the repeat finds it
+
+        def doubt() -> None:  # perhaps it was made: then the repeat finds it
             request.exist_ok = True
-            reply = await session.link.call(request, deadline)
+
+        try:
+            reply = await change(session.link, request, deadline, doubt)
         except TopicExistsError:
             session.directory.forget(full_name)
             raise
-        return _topic_of(session, reply.message)
+        return _topic_of(session, reply)
 
     async def describe(self, name: str, *, timeout: Timeout = DEFAULT) -> Topic:
         """Return one topic. Raises UnknownTopicError that suggests the nearest name."""
@@ -98,12 +100,13 @@ class AsyncTopics:
         keys = [reset] if isinstance(reset, str) else list(reset)
         full_name = session.directory.full_name(name)
         request = AlterTopic(full_name, to_partition_count(partitions), to_settings(settings), keys)
-        return _topic_of(session, (await session.link.call(request, deadline)).message)
+        return _topic_of(session, await change(session.link, request, deadline, _nothing))
 
     async def reopen(self, name: str, *, timeout: Timeout = DEFAULT) -> Partitions:
         """Let fenced partitions take writes again, once their disk is repaired; return which they were."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
-        reply = (await session.link.call(ReopenTopic(session.directory.full_name(name)), deadline)).message
+        request = ReopenTopic(session.directory.full_name(name))
+        reply = await change(session.link, request, deadline, _nothing)
         assert isinstance(reply, ReopenTopicReply)
         return reply.partitions
 
@@ -111,14 +114,16 @@ class AsyncTopics:
         """Delete a topic with all its records, finally. Raises UnknownTopicError unless `missing_ok`."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         full_name = session.directory.full_name(name)
-        request = DeleteTopic(full_name)
+        may_be_gone = missing_ok
+
+        def doubt() -> None:  # perhaps it is gone: then the repeat does not find it
+            nonlocal may_be_gone
+            may_be_gone = True
+
         try:
-            await session.link.call(request, deadline, repeats=False)
-        except ConnectionLostError:  # perhaps it is gone: then the repeat does not find it
-            missing_ok = True
-            await self._delete_again(session, request, deadline)
+            await change(session.link, DeleteTopic(full_name), deadline, doubt)
         except UnknownTopicError:
-            if not missing_ok:
+            if not may_be_gone:
                 raise
         session.directory.forget(full_name)
 
@@ -131,11 +136,9 @@ class AsyncTopics:
             [topic_from(info) for info in reply.topics if not is_internal(info.name)], key=lambda topic: topic.name
         )
 
-    async def _delete_again(self, session: Session, request: DeleteTopic, deadline: Deadline) -> None:
-        try:
-            await session.link.call(request, deadline)
-        except UnknownTopicError:
-            pass
+
+def _nothing() -> None:
+    """What is asked for is done a second time without harm."""
 
 
 def _topic_of(session: Session, reply: Message | None) -> Topic:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from ...protocol.errors import ConnectionLostError, TopicExistsError, UnknownTopicError
+from ...protocol.errors import TopicExistsError, UnknownTopicError
 from ...protocol.messages import (
     AlterTopic,
     CreateTopic,
@@ -24,6 +24,7 @@ from ..core.record import to_partition_count
 from ..core.settings import SettingInput, to_settings
 from ..core.times import DEFAULT, Timeout
 from ..topic import Topic, topic_from
+from .change import change
 from .session import Session
 
 Partitions = list[int]
@@ -65,15 +66,16 @@ class Topics:
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         full_name = session.directory.full_name(name)
         request = CreateTopic(full_name, to_partition_count(partitions), to_settings(settings), exist_ok)
-        try:
-            reply = session.link.call(request, deadline, repeats=False)
-        except ConnectionLostError:  # perhaps it was made: then the repeat finds it
+
+        def doubt() -> None:  # perhaps it was made: then the repeat finds it
             request.exist_ok = True
-            reply = session.link.call(request, deadline)
+
+        try:
+            reply = change(session.link, request, deadline, doubt)
         except TopicExistsError:
             session.directory.forget(full_name)
             raise
-        return _topic_of(session, reply.message)
+        return _topic_of(session, reply)
 
     def describe(self, name: str, *, timeout: Timeout = DEFAULT) -> Topic:
         """Return one topic. Raises UnknownTopicError that suggests the nearest name."""
@@ -99,12 +101,13 @@ class Topics:
         keys = [reset] if isinstance(reset, str) else list(reset)
         full_name = session.directory.full_name(name)
         request = AlterTopic(full_name, to_partition_count(partitions), to_settings(settings), keys)
-        return _topic_of(session, (session.link.call(request, deadline)).message)
+        return _topic_of(session, change(session.link, request, deadline, _nothing))
 
     def reopen(self, name: str, *, timeout: Timeout = DEFAULT) -> Partitions:
         """Let fenced partitions take writes again, once their disk is repaired; return which they were."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
-        reply = (session.link.call(ReopenTopic(session.directory.full_name(name)), deadline)).message
+        request = ReopenTopic(session.directory.full_name(name))
+        reply = change(session.link, request, deadline, _nothing)
         assert isinstance(reply, ReopenTopicReply)
         return reply.partitions
 
@@ -112,14 +115,16 @@ class Topics:
         """Delete a topic with all its records, finally. Raises UnknownTopicError unless `missing_ok`."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         full_name = session.directory.full_name(name)
-        request = DeleteTopic(full_name)
+        may_be_gone = missing_ok
+
+        def doubt() -> None:  # perhaps it is gone: then the repeat does not find it
+            nonlocal may_be_gone
+            may_be_gone = True
+
         try:
-            session.link.call(request, deadline, repeats=False)
-        except ConnectionLostError:  # perhaps it is gone: then the repeat does not find it
-            missing_ok = True
-            self._delete_again(session, request, deadline)
+            change(session.link, DeleteTopic(full_name), deadline, doubt)
         except UnknownTopicError:
-            if not missing_ok:
+            if not may_be_gone:
                 raise
         session.directory.forget(full_name)
 
@@ -132,11 +137,9 @@ class Topics:
             [topic_from(info) for info in reply.topics if not is_internal(info.name)], key=lambda topic: topic.name
         )
 
-    def _delete_again(self, session: Session, request: DeleteTopic, deadline: Deadline) -> None:
-        try:
-            session.link.call(request, deadline)
-        except UnknownTopicError:
-            pass
+
+def _nothing() -> None:
+    """What is asked for is done a second time without harm."""
 
 
 def _topic_of(session: Session, reply: Message | None) -> Topic:

@@ -76,7 +76,7 @@ async def test_callers_share_a_lookup(world: World) -> None:
         clients = [world.client(f"tidelog://slow.test:{world.broker.port}") for _ in range(5)]
 
         async def answer() -> None:
-            await world.elsewhere(lambda: eventually(lambda: server.asked))
+            await world.elsewhere(lambda: eventually(lambda: bool(server.asked)))
             server.answers.set()
 
         await world.at_once(*[client.ping for client in clients], answer)
@@ -119,7 +119,7 @@ from tidelog import Client
 
 with names() as server:
     def interrupt():
-        eventually(lambda: server.asked)
+        eventually(lambda: bool(server.asked))
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
@@ -149,7 +149,7 @@ def test_a_child_forked_during_a_lookup_makes_its_own() -> None:
         client = Client(f"tidelog://slow.test:{broker.port}")
         waiting = threading.Thread(target=client.ping)
         waiting.start()
-        eventually(lambda: server.asked)
+        eventually(lambda: bool(server.asked))
         pid = os.fork()
         if not pid:
             code = 1
