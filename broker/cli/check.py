@@ -18,14 +18,17 @@ DONE, FAILED = 0, 1
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("check")(check)
+    app.command("check", epilog="\b\nExample:\n  tidelog check /var/lib/tidelog")(check)
 
 
 def check(
     data_dir: Annotated[str, typer.Argument(metavar="DATA_DIR", help="Of a broker that is stopped.")],
     output: Output = OutputFormat.TABLE,
 ) -> int:
-    """Verify every checksum and index under a data directory. Exit code 1 means that something stored is lost."""
+    """Verify every checksum and index under the data directory of a stopped broker, and change nothing.
+
+    Exit code 1 means that something that was stored is lost.
+    """
     from ...protocol.errors import StorageError
     from ..inspection import ReadOnlyFiles, check_data
 

@@ -9,10 +9,15 @@ import typer
 
 from .rendering import Output, OutputFormat
 
+EXAMPLE = """\b
+Example:
+  tidelog dump data/partitions/1-0/messages/00000000000000000000.log
+"""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("dump")(dump)
+    app.command("dump", epilog=EXAMPLE)(dump)
 
 
 def dump(

@@ -23,13 +23,19 @@ if TYPE_CHECKING:
 
 DONE, INTERRUPTED = 0, 130
 
+EXAMPLES = """\b
+Examples:
+  tidelog serve --data-dir /var/lib/tidelog --listen 0.0.0.0:9440
+  tidelog serve --config tidelog.yaml --log-level warning
+"""
+
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread that computes may keep the interpreter lock when others want it."""
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("serve")(serve)
+    app.command("serve", epilog=EXAMPLES)(serve)
 
 
 def _as_typed(read: Callable[[str], object]) -> Callable[[str], str]:
@@ -73,7 +79,10 @@ Listen = Annotated[
         help="Port 0 takes a free one [default: 127.0.0.1:9440].",
     ),
 ]
-Http = Annotated[str | None, typer.Option("--http", metavar="off", parser=_read_http, help="No HTTP yet.")]
+Http = Annotated[
+    str | None,
+    typer.Option("--http", metavar="off", parser=_read_http, help="Accepted for scripts: this version serves no HTTP."),
+]
 DurabilityWord = Annotated[
     str | None,
     typer.Option(
@@ -109,7 +118,11 @@ def serve(
     log_level: LogLevel = None,
     drain_timeout: DrainTimeout = None,
 ) -> int:
-    """Run a broker. It says on standard output where it serves, and logs to standard error."""
+    """Run a broker until Ctrl-C or SIGTERM.
+
+    It says `tidelog serving on tidelog://...` on standard output once it serves, and logs to standard error. Flags
+    win over the environment (TIDELOG_LOG__DURABILITY=written), the environment over the file.
+    """
     del http  # `off` is what it is anyway
     from ..config import ConfigError, load
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...protocol.errors import NotFoundError, TimedOutError
+from ...protocol.errors import NotFoundError, TidelogError, TimedOutError
+from .command import Command, example
 from .errors import OutputClosed, WrongUsage
 from .escaping import visible_bytes
 from .message_json import message_fields
 from .options import Output, OutputFormat, Timeout, Topic, Url, parse_limit, parse_partition, parse_timeout_s
 from .output import StandardOutput
-from .progress import progress
+from .progress import can_be_drawn, progress
 from .session import check_partition, connected
 from .times import Bound, Position, parse_position
 
@@ -95,9 +96,14 @@ def consume(
     url: Url = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Print the messages of a topic: each value and a newline, or with --output json everything about it.
+    """Print the messages of a topic, and leave no state behind.
 
-    On a terminal control characters are shown escaped; piped values are byte-exact.
+    Each value and a newline, byte for byte in a pipe, escaped on a terminal; with --output json everything about each
+    message, a line that `tidelog produce --input json` reads. It ends at the end there was at its first read, and
+    with exit code 3 if there was no message at all.
+
+    A bare number is an offset, and needs --partition where there are several. A --to past the end means the end; a
+    --from past it is OFFSET_OUT_OF_RANGE. Times are those of the broker's clock.
     """
     if follow and end is not None:
         raise WrongUsage("expected --follow or --to, found both")
@@ -114,7 +120,7 @@ def tail(
     url: Url = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Print what is produced from now on: the same as `consume --follow --from latest`."""
+    """Print what is produced from now on, until Ctrl-C: the same as `consume --follow --from latest`."""
     _consume(topic, Position("latest"), None, partition, Stop(limit, timeout), url, output)
 
 
@@ -130,7 +136,8 @@ def replay(
 ) -> None:
     """Print exactly the messages appended from one moment up to another, the same at every repetition.
 
-    A range of which retention or damage took a part is an error that says what is left.
+    If retention or damage took a part of the range, the error says what is left, and nothing is printed as if it were
+    whole.
     """
     out = StandardOutput()
     write = _writer(out, output)
@@ -157,9 +164,15 @@ def replay(
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    app.command("consume")(consume)
-    app.command("tail")(tail)
-    app.command("replay")(replay)
+    lines = (
+        "tidelog consume orders --from -1h --to now",
+        "tidelog consume orders --partition 2 --from 45678 --limit 10 --output json",
+        "tidelog consume orders --follow --timeout 5m",
+    )
+    app.command("consume", cls=Command, epilog=example(*lines))(consume)
+    app.command("tail", cls=Command, epilog=example("tidelog tail orders --output json"))(tail)
+    line = "tidelog replay orders --from 2025-01-14T15:00:00Z --to 2025-01-14T16:00:00Z"
+    app.command("replay", cls=Command, epilog=example(line))(replay)
 
 
 def _consume(
@@ -180,13 +193,32 @@ def _consume(
         if isinstance(last, int):
             last = min(last, found.end_offset)  # without --follow nobody waits for what is not there yet
         count = 0
-        with client.consumer(topic, start=first, end=last, partition=partition) as reader:
+        shown = not out.is_terminal and last is not None and can_be_drawn()
+        total = _count(client, topic, (first, last or "latest"), partition, stop.limit) if shown else None
+        with (
+            client.consumer(topic, start=first, end=last, partition=partition) as reader,
+            progress(f"consuming {topic}", total, shown=total is not None) as advance,
+        ):
             for messages in _received(reader, last is not None, stop, out):
                 write(messages)
                 out.flush()
                 count += len(messages)
+                advance(len(messages))
     if not count:
         raise NotFoundError(f"no message of {topic} is in that range")
+
+
+def _count(
+    client: Client, topic: str, bounds: tuple[Bound, Bound], partition: int | None, limit: int | None
+) -> int | None:
+    """Return how many messages a bar counts up to, or None where the range says so itself when it is read."""
+    first, last = bounds
+    try:
+        with client.replay(topic, start=first, end=last, partition=partition) as reader:
+            total = sum(max(0, stop - begin) for begin, stop in reader.ranges().values())
+    except TidelogError:
+        return None
+    return total if limit is None else min(total, limit)
 
 
 def _received(reader: Consumer, is_bounded: bool, stop: Stop, out: StandardOutput) -> Iterator[list[Message]]:

@@ -8,6 +8,7 @@ import typer
 
 from ...protocol.errors import InvalidRequestError
 from ...protocol.topic_name import MessageId
+from .command import Command, example
 from .escaping import visible_bytes
 from .message_json import message_fields
 from .options import Output, OutputFormat, Timeout, Url
@@ -32,11 +33,14 @@ Id = Annotated[str, typer.Argument(metavar="ID", parser=parse_message_id, help="
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("get")(get)
+    app.command("get", cls=Command, epilog=example("tidelog get orders/2@45678"))(get)
 
 
 def get(message_id: Id, url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
-    """Show one message: where and when, key, headers and value. `--output json` gives the exact bytes."""
+    """Show one message: when, priority, key, headers and value; --output json gives the exact bytes.
+
+    The exit code is 3 if there is no such message.
+    """
     out = StandardOutput()
     with connected(url, timeout) as client:
         message = client.get(message_id)

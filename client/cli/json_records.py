@@ -9,7 +9,8 @@ round trip exactly, null and empty apart:
      "value": "text" | null,         or "value_base64": "AAH/"
      "headers": [["source", "web"], ["trace", null], ["raw", {"base64": "//8="}]]}
 
-A time outside the years 1 to 9999 is written as `timestamp_us`, a whole number.
+A time outside the years 1 to 9999 is written as `timestamp_us`, a whole number. Read, but never written, is also a
+`dedup_id` (or `dedup_id_base64`): it is spent when the message is stored, and its copy is another message.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _ABOUT_THE_STORED = frozenset({"id", "origin_id", "topic", "offset", "append_tim
 """Fields that say where a message was; a new message is somewhere else, so they are not read."""
 _READ = frozenset(
     {"key", "key_base64", "value", "value_base64", "headers", "priority", "timestamp", "timestamp_us", "partition"}
+    | {"dedup_id", "dedup_id_base64"}
 )
 _KNOWN = _READ | _ABOUT_THE_STORED
 
@@ -49,6 +51,7 @@ class Record:
     priority: int = DEFAULT_PRIORITY
     timestamp: datetime | None = None
     partition: int | None = None
+    dedup_id: bytes | None = None
 
 
 def encode_object(fields: Mapping[str, object]) -> str:
@@ -100,6 +103,7 @@ def _record(fields: dict[str, object], defaults: Record) -> Record:
         priority=_read_int(fields, "priority", 0, 9) if "priority" in fields else defaults.priority,
         timestamp=_read_time(fields),
         partition=_read_int(fields, "partition", 0, (1 << 30) - 1) if "partition" in fields else None,
+        dedup_id=_read_bytes(fields, "dedup_id", defaults.dedup_id),
     )
 
 

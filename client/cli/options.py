@@ -15,6 +15,7 @@ import typer
 from ...protocol.errors import InvalidTopicError
 from ...protocol.quantities import parse_duration_us
 from ...protocol.topic_name import full_name
+from .completion import complete_topic
 
 DEFAULT_TIMEOUT_S = 30.0
 
@@ -86,6 +87,16 @@ Timeout = Annotated[
         "--timeout", parser=parse_timeout_s, metavar="DURATION", help="Give up after this long [default: 30s]."
     ),
 ]
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", parser=parse_topic, help="`name` or `namespace/name`.")]
-TopicName = Annotated[str, typer.Argument(metavar="NAME", parser=parse_topic, help="`name` or `namespace/name`.")]
+Topic = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPIC", parser=parse_topic, autocompletion=complete_topic, help="`name` or `namespace/name`."
+    ),
+]
+TopicName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", parser=parse_topic, autocompletion=complete_topic, help="`name` or `namespace/name`."
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]

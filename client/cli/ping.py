@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def ping(url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
-    """Ask the broker for a sign of life."""
+    """Ask the broker for a sign of life: its version, node and clock, and how long the answer took."""
     out = StandardOutput()
     pong = _pong(url, timeout)
     round_trip_us = pong.round_trip // timedelta(microseconds=1)

@@ -1,9 +1,10 @@
-"""`tidelog produce`: lines of text, or JSON objects, from a file or standard input."""
+"""`tidelog produce`: lines of text, or JSON objects, from files or standard input."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...protocol.errors import InvalidRequestError, UnknownTopicError
+from .command import Command, example
 from .errors import WrongUsage
 from .json_records import DEFAULT_PRIORITY, Pair, Record, encode_object, time_fields
 from .options import Output, OutputFormat, Timeout, Topic, Url, parse_partition, parse_priority
 from .output import StandardOutput, say
 from .progress import Advance, progress
-from .record_columns import Form, JsonLines, TextLines
-from .record_input import STDIN, open_input
+from .record_columns import Form, JsonLines, OneMessage, TextLines
+from .record_input import Input, open_inputs
 from .sending import Sender
 from .session import check_partition, connected
 
@@ -60,6 +62,13 @@ def parse_separator(text: str) -> str:
     return text
 
 
+def parse_dedup_id(text: str) -> str:
+    """Read a dedup id, which may not be empty."""
+    if not text:
+        raise ValueError("expected at least one character, found none")
+    return text
+
+
 Key = Annotated[str | None, typer.Option("--key", metavar="K", help="The key of every message.")]
 Priority = Annotated[
     int | None, typer.Option("--priority", parser=parse_priority, metavar="P", help="0 to 9, 9 first [default: 4].")
@@ -85,17 +94,34 @@ KeepPartition = Annotated[
     bool, typer.Option("--keep-partition", help="With JSON: send each message to the partition it says it is from.")
 ]
 Receipts = Annotated[bool, typer.Option("--receipts", help="Print where each message is stored.")]
-File = Annotated[str, typer.Argument(metavar="FILE", help="What to read; - is standard input.", show_default=False)]
+DedupId = Annotated[
+    str | None,
+    typer.Option(
+        "--dedup-id",
+        parser=parse_dedup_id,
+        metavar="ID",
+        help="Store the one message once, however often this is repeated within the topic's dedup_window.",
+    ),
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE",
+        help="What to read, one after the other; - is standard input [default: -].",
+        show_default=False,
+    ),
+]
 
 
 def produce(
     topic: Topic,
-    file: File = STDIN,
+    files: Files = None,
     key: Key = None,
     priority: Priority = None,
     headers: HeaderOptions = None,
     key_separator: Separator = None,
     partition: Partition = None,
+    dedup_id: DedupId = None,
     form: InputOption = InputForm.LINES,
     keep_partition: KeepPartition = False,
     receipts: Receipts = False,
@@ -103,10 +129,14 @@ def produce(
     output: Output = OutputFormat.TABLE,
     timeout: Timeout = None,
 ) -> None:
-    """Send each line of a file, or of standard input, as a message.
+    """Send each line of some files, or of standard input, as a message.
 
-    A line is sent as soon as it is read. With --input json a line is an object as `tidelog consume --output json`
-    prints it; flags stand in for the fields it leaves out.
+    A line is sent as soon as it is read, byte for byte without its newline. With --input json a line is an object as
+    `tidelog consume --output json` prints it; flags stand in for the fields it leaves out, the fields that say where a
+    message was are passed over, and `dedup_id` may be added.
+
+    A summary goes to standard error. When a line is refused, everything before it is stored, nothing after it, and
+    the error names the line. Flags, files and the partition are looked at before the first line is read.
     """
     template = Record(
         value=None,
@@ -114,18 +144,21 @@ def produce(
         headers=_pairs(headers or []),
         priority=DEFAULT_PRIORITY if priority is None else priority,
         partition=partition,
+        dedup_id=None if dedup_id is None else os.fsencode(dedup_id),
     )
     meaning = _form(form, template, key_separator, keep_partition)
+    if dedup_id is not None:
+        meaning = OneMessage(meaning)
     out = StandardOutput() if receipts else None
-    with open_input(file) as source, connected(url, timeout) as client:
+    with open_inputs(files or []) as sources, connected(url, timeout) as client:
         client.ping()  # so that nobody types lines for a broker that is not there
         if partition is not None:
             _check_partition(client, topic, partition)
         sender = Sender(client, topic, _ignore if out is None else _printer(out, output))
-        shown = source.size is not None and not (out is not None and out.is_terminal)
         try:
-            with progress(source.name, source.size, unit_bytes=True, shown=shown) as advance:
-                sender.send_all(replace(source, read=_watched(source.read, advance)), meaning)
+            with _progress(sources, shown=out is None or not out.is_terminal) as advance:
+                for source in sources:
+                    sender.send_all(replace(source, read=_watched(source.read, advance)), meaning)
         except KeyboardInterrupt:
             _summarise(topic, sender, output)
             raise
@@ -134,7 +167,12 @@ def produce(
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    app.command("produce")(produce)
+    lines = (
+        "tidelog produce orders --key o-1 orders.txt",
+        "tidelog consume orders --output json | tidelog produce copy --input json",
+        "echo paid | tidelog produce orders --dedup-id payment-17 --receipts",
+    )
+    app.command("produce", cls=Command, epilog=example(*lines))(produce)
 
 
 def _pairs(headers: Sequence[Header]) -> tuple[Pair, ...]:
@@ -168,6 +206,13 @@ def _form(form: InputForm, template: Record, separator: str | None, keep_partiti
     if separator is not None:
         raise WrongUsage("--key-separator needs --input lines: JSON has a field for the key")
     return JsonLines(template, keep_partition)
+
+
+def _progress(sources: Sequence[Input], *, shown: bool) -> AbstractContextManager[Advance]:
+    """Return the bar for inputs whose sizes are all known: others have no end to be seen."""
+    sizes = [source.size for source in sources if source.size is not None]
+    name = sources[0].name if len(sources) == 1 else f"{len(sources)} files"
+    return progress(name, sum(sizes), unit_bytes=True, shown=shown and len(sizes) == len(sources))
 
 
 def _watched(read: Callable[[int], bytes], advance: Advance) -> Callable[[int], bytes]:
@@ -209,7 +254,9 @@ def _receipt_fields(receipt: Receipt) -> dict[str, object]:
 def _summarise(topic: str, sender: Sender, output: OutputFormat) -> None:
     """Say on standard error what was stored, so that standard output holds nothing but receipts."""
     if output is OutputFormat.JSON:
-        say(encode_object({"topic": topic, "stored": sender.stored, "durability": sender.durability}))
+        counts = {"stored": sender.stored, "duplicates": sender.duplicates}
+        say(encode_object({"topic": topic, **counts, "durability": sender.durability}))
         return
     count = "1 message" if sender.stored == 1 else f"{sender.stored} messages"
-    say(f"stored {count} in {topic}" + (f" ({sender.durability})" if sender.durability else ""))
+    again = f"; {sender.duplicates} stored before" if sender.duplicates else ""
+    say(f"stored {count} in {topic}" + (f" ({sender.durability})" if sender.durability else "") + again)

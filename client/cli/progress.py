@@ -71,10 +71,15 @@ class _Drawn:
             self._bar.stop()
 
 
+def can_be_drawn() -> bool:
+    """Whether standard error is a terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]
+
+
 @contextmanager
 def progress(what: str, total: int | None, *, unit_bytes: bool = False, shown: bool = True) -> Generator[Advance]:
     """Give a function that advances a bar on standard error, where that is a terminal and `shown` is true."""
-    if not shown or sys.stderr is None or not sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]
+    if not shown or not can_be_drawn():
         yield lambda amount: None
         return
     drawn = _Drawn(what, total, unit_bytes)

@@ -39,6 +39,7 @@ class Columns:
     priorities: Sequence[int]
     partitions: Sequence[int] | None
     timestamps: Sequence[datetime] | None
+    dedup_ids: Sequence[bytes | None] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -53,6 +54,7 @@ class Columns:
             self.priorities[start:stop],
             _part(self.partitions, start, stop),
             _part(self.timestamps, start, stop),
+            _part(self.dedup_ids, start, stop),
         )
 
 
@@ -98,6 +100,7 @@ class TextLines:
             [template.priority] * count,
             None if template.partition is None else [template.partition] * count,
             None,
+            None if template.dedup_id is None else [template.dedup_id] * count,
         )
 
 
@@ -137,12 +140,32 @@ class JsonLines:
         return record
 
 
+class OneMessage:
+    """Another form, of which only one message may come: a second one would be the duplicate of the first."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        self._has_come = False
+        self.max_line_bytes = form.max_line_bytes
+
+    def columns(self, lines: Sequence[bytes], first: int) -> Iterator[Columns]:
+        """Yield the message of some lines, of which the first has number `first`. Raises BadLineError at another."""
+        for columns in self._form.columns(lines, first):
+            wanted = 0 if self._has_come else 1
+            self._has_come = self._has_come or len(columns) > 0
+            if wanted:
+                yield columns.part(0, wanted)
+            if len(columns) > wanted:
+                raise BadLineError(columns.lines[wanted], "expected one message in all, because of --dedup-id")
+
+
 def _columns_of(run: Sequence[tuple[int, Record]]) -> Columns:
     records = [record for _, record in run]
     keys = [record.key for record in records]
     headers = [record.headers for record in records]
     partitions = [record.partition for record in records if record.partition is not None]
     timestamps = [record.timestamp for record in records if record.timestamp is not None]
+    dedup_ids = [record.dedup_id for record in records]
     return Columns(
         [number for number, _ in run],
         [record.value for record in records],
@@ -151,6 +174,7 @@ def _columns_of(run: Sequence[tuple[int, Record]]) -> Columns:
         [record.priority for record in records],
         partitions or None,
         timestamps or None,
+        dedup_ids if any(dedup_id is not None for dedup_id in dedup_ids) else None,
     )
 
 

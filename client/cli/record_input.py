@@ -1,4 +1,4 @@
-"""Where the messages of `tidelog produce` come from: a file or standard input."""
+"""Where the messages of `tidelog produce` come from: files or standard input."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 import select
 import stat
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from .errors import FileError
+from .errors import FileError, WrongUsage
 
 STDIN = "-"
 
@@ -25,7 +25,16 @@ class Input:
 
 
 @contextmanager
-def open_input(path: str) -> Generator[Input]:
+def open_inputs(paths: Sequence[str]) -> Generator[list[Input]]:
+    """Open all files before the first is read: one that is not there is said before anything was sent."""
+    if paths.count(STDIN) > 1:
+        raise WrongUsage("expected standard input once, found - twice")
+    with ExitStack() as opened:
+        yield [opened.enter_context(_open_input(path)) for path in paths or [STDIN]]
+
+
+@contextmanager
+def _open_input(path: str) -> Generator[Input]:
     """Open a file, or standard input for `-`. Raises FileError, also while it is read."""
     name = "standard input" if path == STDIN else path
     if path == STDIN:

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 
 class Sender:
-    """Produces an input to one topic. `stored` counts the messages that the broker has acknowledged."""
+    """Produces inputs to one topic. `stored` counts the messages that the broker has acknowledged, `duplicates` those
+    that it had already, by their dedup id."""
 
     def __init__(self, client: Client, topic: str, receive: Callable[[ReceiptBatch], None]) -> None:
         self.stored = 0
+        self.duplicates = 0
         self.durability: str | None = None
         self._client = client
         self._topic = topic
@@ -63,7 +65,9 @@ class Sender:
             self._send(columns.part(0, half), name)
             self._send(columns.part(half, len(columns)), name)
         else:
-            self.stored += len(receipts)
+            duplicates = int(receipts.duplicates.sum())
+            self.stored += len(receipts) - duplicates
+            self.duplicates += duplicates
             self.durability = receipts.durability
             self._receive(receipts)
 
@@ -77,6 +81,7 @@ class Sender:
                 priority=columns.priorities,
                 partition=columns.partitions,
                 timestamps=columns.timestamps,
+                dedup_ids=columns.dedup_ids,
             )
         except TidelogError as error:
             acknowledged = error.details.get("acknowledged")

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...protocol.topic_settings import format_setting
+from ...protocol.topic_settings import KEYS, format_setting
+from .command import Command, Group, example
 from .confirm import confirm
 from .options import Output, OutputFormat, Timeout, TopicName, Url, Yes, parse_partitions
 from .output import StandardOutput
@@ -34,9 +35,9 @@ Set = Annotated[
 Assignments = Annotated[
     list[Assignment],
     typer.Argument(
-        metavar="key=value...",
+        metavar="key=value",
         parser=parse_assignment,
-        help="`partitions=12` raises the number; the value `default` follows the broker's default again.",
+        help=f"One of {', '.join(sorted(KEYS))}, partitions.",
     ),
 ]
 
@@ -51,7 +52,11 @@ def create(
     output: Output = OutputFormat.TABLE,
     timeout: Timeout = None,
 ) -> None:
-    """Create a topic."""
+    """Create a topic.
+
+    Settings that are not given follow the broker's defaults, also when these change; `tidelog topics set --help`
+    lists them.
+    """
     flags = {"retention": retention, "retention_bytes": retention_bytes, "partitions": partitions}
     given = [Assignment(key, str(text)) for key, text in flags.items() if text is not None]
     changes = read_changes([*given, *(settings or [])], may_reset=False)
@@ -94,7 +99,11 @@ def set_settings(
     output: Output = OutputFormat.TABLE,
     timeout: Timeout = None,
 ) -> None:
-    """Change a topic's settings, or raise its number of partitions."""
+    """Change a topic's settings, or raise its number of partitions.
+
+    What may be without a limit may be `none`; `partitions=12` raises the number of partitions; the value `default`
+    follows the broker's default again.
+    """
     changes = read_changes(assignments, may_reset=True)
     with connected(url, timeout) as client:
         given = changes.settings
@@ -103,7 +112,7 @@ def set_settings(
 
 
 def reopen(name: TopicName, url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
-    """Let fenced partitions take writes again, once their disk is repaired."""
+    """Let partitions whose sync failed take writes again, once their disk is repaired."""
     out = StandardOutput()
     with connected(url, timeout) as client:
         partitions = client.topics.reopen(name)
@@ -123,7 +132,7 @@ def delete(
     output: Output = OutputFormat.TABLE,
     timeout: Timeout = None,
 ) -> None:
-    """Delete a topic with all its messages, finally."""
+    """Delete a topic with all its messages, finally. It asks on a terminal; elsewhere --yes is needed."""
     out = StandardOutput()
     confirm(f"Delete topic {name} with all its messages?", yes)
     with connected(url, timeout) as client:
@@ -137,13 +146,18 @@ def delete(
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    topics = typer.Typer(help="Create, look at, change and delete topics.", rich_markup_mode=None)
-    topics.command("create")(create)
-    topics.command("list")(list_topics)
-    topics.command("describe")(describe)
-    topics.command("set")(set_settings)
-    topics.command("reopen")(reopen)
-    topics.command("delete")(delete)
+    topics = typer.Typer(cls=Group, help="Create, look at, change and delete topics.", rich_markup_mode=None)
+    lines = (
+        "tidelog topics create orders --partitions 6 --retention 30d",
+        "tidelog topics create shop/orders --set durability=written",
+    )
+    topics.command("create", cls=Command, epilog=example(*lines))(create)
+    topics.command("list", cls=Command, epilog=example("tidelog topics list"))(list_topics)
+    topics.command("describe", cls=Command, epilog=example("tidelog topics describe orders"))(describe)
+    line = "tidelog topics set orders partitions=12 retention=none max_message_bytes=default"
+    topics.command("set", cls=Command, epilog=example(line))(set_settings)
+    topics.command("reopen", cls=Command, epilog=example("tidelog topics reopen orders"))(reopen)
+    topics.command("delete", cls=Command, epilog=example("tidelog topics delete orders --yes"))(delete)
     app.add_typer(topics, name="topics")
 
 

@@ -243,7 +243,7 @@ def test_receipts_as_json(tidelog: CommandLine, topic: str) -> None:
         "durability": "synced",
         "duplicate": False,
     }
-    assert json.loads(run.err) == {"topic": topic, "stored": 1, "durability": "synced"}
+    assert json.loads(run.err) == {"topic": topic, "stored": 1, "duplicates": 0, "durability": "synced"}
 
 
 def test_producing_makes_the_topic(tidelog: CommandLine) -> None:
