@@ -8,7 +8,7 @@ valid as long as that buffer is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import pairwise
@@ -61,6 +61,12 @@ class BinaryColumn(Sequence[bytes | None]):
     def __iter__(self) -> Iterator[bytes | None]:
         return iter(self.to_list())
 
+    def __reduce__(self) -> tuple[Callable[..., BinaryColumn], tuple[Int32s, bytes, bytes | None]]:
+        """Pickle the entries, and not the rest of the buffer they are views of."""
+        start, end = int(self.offsets[0]), int(self.offsets[-1])
+        validity = None if self.validity is None else bytes(self.validity)
+        return _column, (self.offsets - self.offsets[0], bytes(self.data[start:end]), validity)
+
     def lengths(self) -> Int32s:
         """Return the size of each entry in bytes; 0 where it is null."""
         return self.offsets[1:] - self.offsets[:-1]
@@ -97,6 +103,11 @@ class BinaryColumn(Sequence[bytes | None]):
         stop = max(start, stop)
         validity = None if self.validity is None else pack_bits(self.is_valid()[start:stop])
         return BinaryColumn(self.offsets[start : stop + 1], self.data, validity)
+
+
+def _column(offsets: Int32s, data: bytes, validity: bytes | None) -> BinaryColumn:
+    """Make an unpickled column: a memoryview cannot be pickled."""
+    return BinaryColumn(offsets, memoryview(data), None if validity is None else memoryview(validity))
 
 
 class HeaderColumns(Sequence[list[tuple[str, bytes | None]]]):

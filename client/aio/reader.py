@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 from ...protocol.errors import (
     CannotConnectError,
@@ -99,12 +100,14 @@ class Reader:
         self._flight: _Flight | None = None
         self._bell: runtime.Bell | None = None
         self._lock = runtime.Lock()
-        self._owner: object | None = None
-        """Of the pull in progress."""
+        self._owner: object | None = None  # of the pull in progress
         self._backoff = Backoff()
 
     def __repr__(self) -> str:
         return f"<Reader of {self._plan.subscription}, {self.positions}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {self._plan.what} cannot be pickled: make one in the other process")
 
     @property
     def is_stopped(self) -> bool:

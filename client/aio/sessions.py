@@ -27,6 +27,10 @@ class Sessions:
         self._latest: Sender | None = None
         self._all: dict[runtime.Home, Sender] = {}
 
+    def __reduce__(self) -> tuple[Callable[..., Sessions], tuple[Target, str, str], dict[str, object]]:
+        """Pickle what to connect to: in another process a client makes connections of its own."""
+        return Sessions, (self._target, *self._names), {"_closed": self._closed}
+
     @property
     def address(self) -> str:
         """Where the latest session is connected, or what is tried first."""
