@@ -348,6 +348,31 @@ class DeliveryError(ClientError):
         return *super().__reduce__(), {"failed": self.failed, "count": self.count}
 
 
+class DecodeError(ClientError):
+    """A stored value is not what its codec expects; `raw` of the message has the bytes. The loop goes on."""
+
+    code, number = "DECODE_FAILED", 113
+
+    @property
+    def topic(self) -> str | None:
+        """The message's topic."""
+        return str(self.details["topic"]) if "topic" in self.details else None
+
+    @property
+    def partition(self) -> int | None:
+        """The message's partition."""
+        return self._number("partition")
+
+    @property
+    def offset(self) -> int | None:
+        """The message's offset."""
+        return self._number("offset")
+
+    def _number(self, name: str) -> int | None:
+        found = self.details.get(name)
+        return found if isinstance(found, int) else None
+
+
 def _tree(root: type[TidelogError]) -> list[type[TidelogError]]:
     return [root, *(found for child in root.__subclasses__() for found in _tree(child))]
 
