@@ -15,7 +15,17 @@ from .command import Command, example
 from .errors import OutputClosed, WrongUsage
 from .escaping import visible_bytes
 from .message_json import message_fields
-from .options import Output, OutputFormat, Timeout, Topic, Url, parse_limit, parse_partition, parse_timeout_s
+from .options import (
+    DEFAULT_TIMEOUT_S,
+    Output,
+    OutputFormat,
+    Timeout,
+    Topic,
+    Url,
+    parse_limit,
+    parse_partition,
+    parse_timeout_s,
+)
 from .output import StandardOutput
 from .progress import can_be_drawn, progress
 from .session import check_partition, connected
@@ -34,6 +44,9 @@ WATCH_S = 1.0
 
 AT_ONCE = 0.9
 """An empty answer that came before this part of the wait was over means the end of the range, not a silence."""
+
+LEAST_PATIENCE_S = 3.0
+"""A shorter --timeout is about messages that do not come, not about the way to the broker."""
 
 POSITION = "earliest, latest, an offset, or a time: 2025-01-14T15:00:00Z, now, -15m."
 
@@ -75,6 +88,11 @@ class Stop:
 
     limit: int | None
     idle_s: float | None
+
+    @property
+    def patience_s(self) -> float:
+        """How long a broker may take to answer: not for ever where a silence would have ended the command by then."""
+        return DEFAULT_TIMEOUT_S if self.idle_s is None else min(DEFAULT_TIMEOUT_S, max(self.idle_s, LEAST_PATIENCE_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +204,7 @@ def _consume(
 ) -> None:
     out = StandardOutput()
     write = _writer(out, output)
-    with connected(url) as client:
+    with connected(url, stop.patience_s) as client:
         found = _look_up(client, topic, (start,) if end is None else (start, end), partition)
         first, last = start.resolve(found.now), None if end is None else end.resolve(found.now)
         _check_order(first, last)

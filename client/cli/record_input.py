@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import stat
@@ -63,6 +64,8 @@ def _input(descriptor: int, name: str) -> Input:
                 raise _unreadable(name, error) from None
 
     status = os.fstat(descriptor)
+    if stat.S_ISDIR(status.st_mode):  # said now, not after the files in front of it were sent
+        raise _unreadable(name, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
     return Input(read, name, status.st_size if stat.S_ISREG(status.st_mode) else None)
 
 
