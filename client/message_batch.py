@@ -5,26 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import repeat
-from typing import TypeVar, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ..protocol.batch import DEFAULT_PRIORITY, HeaderColumns, RecordBatch
+from . import frames
 from .core.times import from_us
 from .headers import NO_HEADERS, Headers
 from .message import Message
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from .arrow import Part
 
 Entry = TypeVar("Entry")
 Bytes = Sequence[bytes | None]
 
 
-class MessageBatch(Sequence[Message]):
+class MessageBatch:
     """Messages of one partition and one priority, in offset order.
 
     `values` and `keys` are sequences of bytes or None over the buffer the broker's reply was received into, which
     lives as long as the batch does. `offsets` is int64, `timestamps` datetime64[us] (UTC), `headers` a sequence of
     `Headers`. A batch that was read from its middle, or up to an end, holds just the records asked for.
+
+    It is indexed, sliced and iterated over like a list of `Message`. It is an Arrow stream too: `pa.table(batch)`,
+    `pl.DataFrame(batch)` and the like take it as it is (which is why it is no `Sequence`: for polars that would be a
+    list of objects).
     """
 
     __slots__ = ("_records", "_rows", "_start", "_stop", "partition", "topic", "topic_count")
@@ -144,6 +156,40 @@ class MessageBatch(Sequence[Message]):
                 repeat(self.topic_count),
             ]  # 8 ns each
         return [*map(Message, *columns)]
+
+    # -- frames ----------------------------------------------------------------------------------------------------
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the batch as a stream of one Arrow record batch. Raises ImportError without `tidelog[arrow]`."""
+        frames.require("arrow")
+        from .arrow import c_stream, record_batch
+
+        return c_stream([record_batch(self._part())], requested_schema)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the batch as an Arrow table over the same memory. Raises ImportError without `tidelog[arrow]`."""
+        frames.require("arrow")
+        from .arrow import record_batch, table
+
+        return table([record_batch(self._part())])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the batch as a pandas frame. Raises ImportError without `tidelog[pandas]`."""
+        frames.require("pandas")
+        return frames.to_pandas(self.to_arrow())
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the batch as a polars frame. Raises ImportError without `tidelog[polars]`."""
+        frames.require("polars")
+        return frames.to_polars(self.to_arrow())
+
+    def _part(self) -> Part:
+        """Return which records of which stored batch these are."""
+        from .arrow import Part
+
+        return Part(self.topic, self.partition, self._records, self._start, self._stop, self._rows)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
 
     def _only(self) -> Message:
         """Return the one message. Columns of one entry cost as much as columns of a hundred, and single calls make

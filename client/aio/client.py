@@ -251,11 +251,16 @@ class AsyncClient:
         end: Bound = "latest",
         partition: int | None = None,
         by: str = "append_time",
+        ordered: str | None = None,
         missing: str = "raise",
         timeout: Timeout = DEFAULT,
     ) -> AsyncReplay:
         """Return an exact, repeatable range of a topic; its bounds (see `consumer`) are resolved once, at the first
-        read. Parts that are not there raise RangeNotAvailableError, or are passed over under missing="skip"."""
+        read. Parts that are not there raise RangeNotAvailableError, or are passed over under missing="skip".
+
+        ordered="time" merges the partitions into one order by time (the one that `by` says), then partition, then
+        offset; within a partition the order stays that of the offsets, whatever its producers' clocks said.
+        """
         plan = replay_plan(
             topic,
             namespace=self._namespace,
@@ -263,6 +268,7 @@ class AsyncClient:
             end=end,
             partition=partition,
             by=by,
+            ordered=ordered,
             missing=missing,
             now_us=runtime.wall_us(),
         )

@@ -1,16 +1,23 @@
-"""An exact range of a topic, read once from front to back."""
+"""An exact range of a topic, read once from front to back, or as frames of data as often as one likes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
+from typing import TYPE_CHECKING
+from weakref import WeakSet
 
-from ...protocol.errors import CorruptError, OffsetOutOfRangeError, RangeNotAvailableError, TruncatedError
+from .. import frames
 from ..message import Message
 from ..message_batch import MessageBatch
 from . import runtime
+from .frame import Frame, next_batch
 from .reader import Reader
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
 
 
 class AsyncReplay:
@@ -18,10 +25,15 @@ class AsyncReplay:
 
     Its bounds are resolved once, at the first read, into a range of offsets: reading the same range again yields the
     same messages. A part that retention removed or that is damaged raises RangeNotAvailableError with what exists.
+
+    `to_arrow()`, `to_pandas()` and `to_polars()` return the whole range each time, whatever was iterated over before.
+    A blocking replay is an Arrow stream as well: `pa.table(replay)`, `pl.DataFrame(replay)`, DuckDB and
+    `pa.RecordBatchReader.from_stream(replay)` take it as it is, the last two in pieces.
     """
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._frames: WeakSet[Frame] = WeakSet()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._reader!r}>"
@@ -48,21 +60,62 @@ class AsyncReplay:
             for position in await self._reader.open()
         }
 
+    # -- frames ----------------------------------------------------------------------------------------------------
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the whole range as a stream of Arrow record batches, read while it is pulled. Raises ImportError
+        without `tidelog[arrow]`; an AsyncReplay raises TypeError, as nobody awaits here."""
+        frames.require("arrow")
+        from ..arrow import c_stream
+
+        frame = runtime.at_once(self._frame)
+        return c_stream(iter(lambda: runtime.at_once(frame.next_record_batch), None), requested_schema)
+
+    async def to_arrow(self) -> pa.Table:
+        """Return the whole range as an Arrow table. Raises ImportError without `tidelog[arrow]`."""
+        frames.require("arrow")
+        from ..arrow import table
+
+        frame = await self._frame()
+        batches: list[pa.RecordBatch] = []
+        while (batch := await frame.next_record_batch()) is not None:
+            batches.append(batch)
+        return table(batches)
+
+    async def to_pandas(self) -> pd.DataFrame:
+        """Return the whole range as a pandas frame. Raises ImportError without `tidelog[pandas]`."""
+        frames.require("pandas")
+        return frames.to_pandas(await self.to_arrow())
+
+    async def to_polars(self) -> pl.DataFrame:
+        """Return the whole range as a polars frame. Raises ImportError without `tidelog[polars]`."""
+        frames.require("polars")
+        return frames.to_polars(await self.to_arrow())
+
+    # -- ending ----------------------------------------------------------------------------------------------------
+
     def stop(self) -> None:
-        """End the loop after the batch in hand; from any thread or a signal handler."""
+        """End the loop after the batch in hand; from any thread or a signal handler. A frame that is being read raises
+        ClosedError, as half of one would look like a whole one."""
         self._reader.stop()
+        for frame in [*self._frames]:
+            frame.stop()
 
     async def close(self) -> None:
         """Stop and close the connection."""
         await self._reader.close()
+        for frame in [*self._frames]:
+            await frame.close()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _frame(self) -> Frame:
+        frame = await Frame.of(self._reader)
+        self._frames.add(frame)
+        return frame
 
     async def _next_batch(self) -> MessageBatch | None:
-        try:
-            return await self._reader.next_batch(math.inf)
-        except (OffsetOutOfRangeError, TruncatedError, CorruptError) as error:
-            raise RangeNotAvailableError(
-                f'part of the range is not there: {error}; missing="skip" goes on behind it', **error.details
-            ) from error
+        return await next_batch(self._reader)
 
     async def _next_messages(self) -> Iterator[Message] | None:
         batch = await self._next_batch()

@@ -174,6 +174,13 @@ async def checkpoint() -> None:
     await anyio.lowlevel.checkpoint()
 
 
+def at_once(call: Callable[[], Awaitable[Item]]) -> Item:
+    """Return what a call returns that would have to be awaited: only the blocking client can."""
+    raise TypeError(
+        "expected the blocking Client where Arrow pulls, found an AsyncClient's replay: await its to_arrow() instead"
+    )
+
+
 def each(next_item: Callable[[], Awaitable[Item | None]]) -> AsyncIterator[Item]:
     """Iterate over what a function returns until it returns None."""
     return _Each(next_item)

@@ -25,8 +25,9 @@ from ...protocol.errors import (
 )
 from ...protocol.messages import Cancel, FetchReply
 from ..core.backoff import Backoff
-from ..core.bounds import Moment, timestamp_filter
+from ..core.bounds import Moment
 from ..core.deadline import NEVER, Deadline
+from ..core.merging import positions_of
 from ..core.plan import Plan
 from ..core.position import Position
 from ..core.positions import Positions, Sent, Skipped
@@ -63,17 +64,17 @@ class _Line:
     """A link that is made when it is needed, and closed with its reader: by the end of the range, or when nothing
     refers to the reader any more, and so nobody can be using it."""
 
-    __slots__ = ("_ended", "_make_link", "link")
+    __slots__ = ("_ended", "link", "make_link")
 
     def __init__(self, make_link: Callable[[], Link], ended: str) -> None:
-        self._make_link = make_link
+        self.make_link = make_link
         self._ended = ended
         self.link: Link | None = None
 
     def pick_up(self) -> Link:
         """Return the link."""
         if self.link is None:
-            self.link = self._make_link()
+            self.link = self.make_link()
         return self.link
 
     def hang_up(self) -> None:
@@ -90,7 +91,7 @@ class Reader:
     """One pass over the partitions of a plan. One task at a time pulls; any may call `stop`."""
 
     def __init__(self, plan: Plan, make_link: Callable[[], Link], timeout: float | None) -> None:
-        self.positions = Positions(plan.policy, timestamp_filter(plan.start, plan.end, plan.by))
+        self.positions = positions_of(plan)
         self._plan = plan
         self._line = _Line(make_link, f"the {plan.what} has ended")
         self._timeout = timeout

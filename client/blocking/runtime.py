@@ -168,6 +168,11 @@ def checkpoint() -> None:
     """Threads are let go on by the interpreter."""
 
 
+def at_once(call: Callable[[], Item]) -> Item:
+    """Return what a call returns."""
+    return call()
+
+
 def each(next_item: Callable[[], Item | None]) -> Iterator[Item]:
     """Iterate over what a function returns until it returns None."""
     return iter(next_item, None)

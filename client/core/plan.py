@@ -22,6 +22,8 @@ class Plan:
     policy: Policy
     waits_for_topic: bool = False
     is_exact: bool = False
+    is_merged: bool = False
+    """Whether all partitions are handed out in one order, that of the time that `by` says."""
 
     @property
     def has_offset(self) -> bool:
@@ -55,10 +57,21 @@ def consumer_plan(
 
 
 def replay_plan(
-    topic: str, *, namespace: str, start: Bound, end: Bound, partition: int | None, by: str, missing: str, now_us: int
+    topic: str,
+    *,
+    namespace: str,
+    start: Bound,
+    end: Bound,
+    partition: int | None,
+    by: str,
+    ordered: str | None,
+    missing: str,
+    now_us: int,
 ) -> Plan:
     """Return the plan of a replay. Raises TypeError or ValueError for what cannot be meant."""
     skips = _skips("missing", missing)
+    if ordered not in (None, "time"):
+        raise ValueError(f'ordered: expected None or "time", found {ordered!r}')
     return Plan(
         "replay",
         Subscription(topic, partition, namespace),
@@ -67,6 +80,7 @@ def replay_plan(
         parse_by(by),
         Policy(skips, skips),
         is_exact=not skips,
+        is_merged=ordered is not None,
     )
 
 

@@ -32,6 +32,7 @@ class Position:
     """
 
     __slots__ = (
+        "_first_epoch",
         "_received",
         "end",
         "epoch",
@@ -52,7 +53,7 @@ class Position:
         self.start = offset
         self.offset = offset
         self.handed = offset
-        self.epoch = epoch
+        self.epoch = self._first_epoch = epoch
         self.end = end
         self.seeks = 0
         self.is_paused = False
@@ -80,6 +81,15 @@ class Position:
     def is_finished(self) -> bool:
         """Whether everything up to the end is handed out."""
         return not self.has_more and not self._received and self.error is None
+
+    def again(self) -> Position:
+        """Return the same range of the partition, nothing of it read."""
+        return Position(self.topic, self.partition, self.start, self._first_epoch, self.end)
+
+    @property
+    def received_bytes(self) -> int:
+        """How much is received and not handed out."""
+        return sum(len(received.view) for received in self._received)
 
     def question(self, max_bytes: int) -> FetchPosition:
         """Return what to fetch next."""

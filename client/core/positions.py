@@ -79,6 +79,12 @@ class Positions:
         """Read one more partition."""
         self._positions[position.topic.id, position.partition] = position
 
+    def adopt(self, others: Positions) -> None:
+        """Read what others read, from the beginning."""
+        for position in others:
+            self.add(position.again())
+        self.metadata_version = others.metadata_version
+
     def is_new(self, topic: TopicEntry, partition: int) -> bool:
         """Whether this partition appeared since the read began. A topic made again under a name that is read already
         is another topic: its records are not those that were asked for."""
@@ -106,17 +112,18 @@ class Positions:
     def next_fetch(self, max_wait_us: int) -> Sent | None:
         """Return what to ask for, or None if there is nothing."""
         wanted = [position for position in self if position.has_more and not position.is_paused]
+        hungry = self._hungry(wanted)
         suspects = [position for position in wanted if position.must_verify]
-        asked = (suspects or wanted)[:MAX_PLACES]
+        asked = (suspects or hungry)[:MAX_PLACES]
         if not asked:
             return None
         is_partial = len(asked) < len(suspects or wanted)
-        if is_partial:  # the others get their turn soon, also when these are quiet
+        if len(asked) < len(suspects or hungry):  # the others get their turn soon, also when these are quiet
             max_wait_us = min(max_wait_us, CROWDED_WAIT_US)
             for position in asked:
                 self._to_the_end(position)
         message = Fetch(
-            [position.question(FETCH_BYTES) for position in asked],
+            [position.question(self._share()) for position in asked],
             max_bytes=FETCH_BYTES,
             max_wait_us=max_wait_us,
             verify=bool(suspects),
@@ -144,7 +151,7 @@ class Positions:
             end = start + result.bulk_bytes
             position = self._positions.get(place)
             if position is not None and position.seeks == sent.seeks.get(place):
-                position.take(result, bulk[start:end])
+                position.take(result, self._kept(bulk[start:end]))
                 if position.error is not None and position.error.retriable:
                     position.error, pause = None, True
                 self._to_the_end(position)  # a full reply holds what stood in front
@@ -154,19 +161,34 @@ class Positions:
     def next_batch(self) -> MessageBatch | Skipped | None:
         """Return the next batch to hand out, a hole that was passed over, or None. Raises what stops a partition."""
         for position in self:
-            if not position.is_ready:
-                continue
-            try:
-                batch = position.next_batch(self._times, self.max_payload_bytes)
-            except TidelogError as error:
-                next_offset = self._offset_behind(error, position.offset)
-                if next_offset is None:
-                    raise
-                position.seek(next_offset)
-                return Skipped(f"{position.topic.shown}/{position.partition}", error, next_offset)
-            if batch is not None:
-                return batch
+            if position.is_ready:
+                found = self._next_of(position)
+                if found is not None:
+                    return found
         return None
+
+    def _next_of(self, position: Position) -> MessageBatch | Skipped | None:
+        """Return the next batch of one partition, or what stands in its place."""
+        try:
+            return position.next_batch(self._times, self.max_payload_bytes)
+        except TidelogError as error:
+            next_offset = self._offset_behind(error, position.offset)
+            if next_offset is None:
+                raise
+            position.seek(next_offset)
+            return Skipped(f"{position.topic.shown}/{position.partition}", error, next_offset)
+
+    def _hungry(self, wanted: list[Position]) -> list[Position]:
+        """Return which of the partitions that are not at their end to ask for more now."""
+        return wanted
+
+    def _share(self) -> int:
+        """Return how much to ask for of one partition."""
+        return FETCH_BYTES
+
+    def _kept(self, bulk: memoryview) -> memoryview:
+        """Return one partition's part of a reply in the memory in which it waits."""
+        return bulk
 
     def _to_the_end(self, position: Position) -> None:
         place = (position.topic.id, position.partition)
