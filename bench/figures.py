@@ -1,0 +1,53 @@
+"""Every figure there is: its name, its unit, and what is timed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CALLERS = (1, 8, 64)
+"""How many threads call `produce` at once."""
+
+PACED_PER_SECOND = 1_000
+"""Messages a second of the end-to-end latency."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure. Rates (`.../s`) are better when high, everything else when low."""
+
+    name: str
+    unit: str
+    timed: str
+    digits: int = 0
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether more is better."""
+        return self.unit.endswith("/s")
+
+
+def _latency(name: str, timed: str) -> tuple[Figure, Figure]:
+    return Figure(f"{name}_p50", "us", timed), Figure(f"{name}_p99", "us", timed)
+
+
+FIGURES = {
+    each.name: each
+    for each in (
+        Figure("send", "msg/s", "`producer.send`, one call a message, until `flush` returns"),
+        Figure("produce_lists", "msg/s", "`produce_many` of lists of 100,000 values, until the last receipt"),
+        Figure("consume_messages", "msg/s", "a `replay` of all, one `Message` object each"),
+        Figure("consume_batches", "msg/s", "the same by `MessageBatch`: checksums verified, columns not made objects"),
+        *(
+            Figure(f"callers_{count}", "msg/s", f"{count} blocking callers of `client.produce`, one message a call")
+            for count in CALLERS
+        ),
+        *_latency("round_trip", "`client.produce`, one at a time, until it is as durable as said"),
+        *_latency(
+            "deliver",
+            f"from `produce` to the message in a consumer of another process, {PACED_PER_SECOND:,} a second",
+        ),
+        Figure("restart_after_kill", "s", "from starting after kill -9 to the first answer, with 1 GB of log", 2),
+        Figure("idle_memory", "MB", "anonymous resident memory (RssAnon) of a broker that nobody uses", 1),
+        Figure("idle_cpu", "%", "share of one core that an idle broker takes", 2),
+    )
+}
