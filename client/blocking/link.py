@@ -166,8 +166,13 @@ class Link:
     def close(self, error: TidelogError) -> None:
         """Close for good: all who wait get `error`."""
         self.stop(error)
-        if self._current is not None:
-            self._current.fail(error)
+        current = self._current
+        if current is None:
+            return
+        if runtime.is_forked(current.home):  # without the lock, which a thread of the parent may have held
+            current.abandon()
+        else:
+            current.fail(error)
 
     def stop(self, error: TidelogError) -> None:
         """Connect no more: whoever tries gets `error`. Takes no lock, so that a signal handler may call it."""
