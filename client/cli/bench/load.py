@@ -113,9 +113,10 @@ def read_back(client: Client, topic: BenchTopic, sending: Sending, timeout_s: fl
             left = {each for each in left if reader.position(topic.name, each) < wanted[each]}
             if not messages:
                 break
+        read = {partition: reader.position(topic.name, partition) for partition in wanted}
     with open_reader(client, topic, is_bounded=True) as rest:  # a copy behind the last receipt would be one too many
-        for partition, end in wanted.items():
-            rest.seek(topic.name, partition, offset=max(end, topic.ends[partition]))
+        for partition, offset in read.items():
+            rest.seek(topic.name, partition, offset=offset)
         while messages := rest.receive(READ_MESSAGES, timeout=timeout_s):
             for message in messages:
                 account.take(message.partition, message.offset, message.value)
