@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import repeat
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ..protocol.batch import DEFAULT_PRIORITY, HeaderColumns, RecordBatch
+from ..protocol.errors import DecodeError
 from . import frames
 from .core.times import from_us
 from .headers import NO_HEADERS, Headers
-from .message import Message
+from .message import AnyMessage, Message, TypedMessage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .arrow import Part
+    from .codec import Decoder
 
 Entry = TypeVar("Entry")
+T = TypeVar("T")
 Bytes = Sequence[bytes | None]
 
 
-class MessageBatch:
+class MessageBatch(Generic[AnyMessage]):
     """Messages of one partition and one priority, in offset order.
 
     `values` and `keys` are sequences of bytes or None over the buffer the broker's reply was received into, which
@@ -37,9 +40,12 @@ class MessageBatch:
     It is indexed, sliced and iterated over like a list of `Message`. It is an Arrow stream too: `pa.table(batch)`,
     `pl.DataFrame(batch)` and the like take it as it is (which is why it is no `Sequence`: for polars that would be a
     list of objects).
+
+    One that was read with a codec is a list of `TypedMessage`; `decode()` returns its values as a column, `values` are
+    the bytes as ever. It pickles with its codec, which so must be one that pickles.
     """
 
-    __slots__ = ("_records", "_rows", "_start", "_stop", "partition", "topic", "topic_count")
+    __slots__ = ("_decoder", "_records", "_rows", "_start", "_stop", "partition", "topic", "topic_count")
 
     def __init__(
         self,
@@ -50,6 +56,7 @@ class MessageBatch:
         start: int = 0,
         stop: int | None = None,
         rows: npt.NDArray[np.int64] | None = None,
+        decoder: Decoder[object] | None = None,
     ) -> None:
         """Hold records `start` to `stop`, or those whose numbers are `rows`."""
         self.topic = topic
@@ -59,21 +66,22 @@ class MessageBatch:
         self._start = start
         self._stop = len(records) if stop is None else stop
         self._rows = rows
+        self._decoder = decoder
 
     def __len__(self) -> int:
         return self._stop - self._start if self._rows is None else len(self._rows)
 
     @overload
-    def __getitem__(self, index: int) -> Message: ...
+    def __getitem__(self, index: int) -> AnyMessage: ...
     @overload
-    def __getitem__(self, index: slice) -> MessageBatch: ...
-    def __getitem__(self, index: int | slice) -> Message | MessageBatch:
+    def __getitem__(self, index: slice) -> MessageBatch[AnyMessage]: ...
+    def __getitem__(self, index: int | slice) -> AnyMessage | MessageBatch[AnyMessage]:
         if isinstance(index, slice):
             return self._slice(index)
         at = range(len(self))[index]
         return self._slice(slice(at, at + 1)).messages()[0]
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[AnyMessage]:
         return iter(self.messages())
 
     def __repr__(self) -> str:
@@ -134,10 +142,37 @@ class MessageBatch:
         """The priority of every message in it."""
         return self._records.header.priority
 
-    def messages(self) -> list[Message]:
+    def with_codec(self, decoder: Decoder[T]) -> MessageBatch[TypedMessage[T]]:
+        """Return the same records as messages whose values a codec decodes."""
+        return MessageBatch(
+            self.topic, self.topic_count, self.partition, self._records, self._start, self._stop, self._rows, decoder
+        )
+
+    @overload
+    def decode(self: MessageBatch[TypedMessage[T]], *, on_error: Literal["raise"] = "raise") -> list[T]: ...
+    @overload
+    def decode(self: MessageBatch[TypedMessage[T]], *, on_error: Literal["keep"]) -> list[T | DecodeError]: ...
+    def decode(self, *, on_error: str = "raise") -> Sequence[object]:
+        """Return what the codec makes of each value, None of null. Raises the first DecodeError; with on_error="keep"
+        it stands in its value's place. TypeError if the batch was read without a codec."""
+        if self._decoder is None:
+            raise TypeError("expected a batch that was read with codec=, found one of bytes: see values")
+        if on_error not in ("raise", "keep"):
+            raise ValueError(f'on_error: expected "raise" or "keep", found {on_error!r}')
+        decoded: list[object] = []
+        for message in cast("list[TypedMessage[object]]", self.messages()):
+            try:
+                decoded.append(message.value)
+            except DecodeError as error:
+                if on_error == "raise":
+                    raise
+                decoded.append(error)
+        return decoded
+
+    def messages(self) -> list[AnyMessage]:
         """Return the messages as objects, their bytes copied: what is kept of them does not hold the buffer."""
-        if len(self) == 1:
-            return [self._only()]
+        if len(self) == 1 and self._decoder is None:
+            return [cast("AnyMessage", self._only())]
         own_times = self._records.own_timestamps_us is not None
         times = self.timestamps_us.tolist() if own_times else repeat(self._records.header.min_timestamp_us)
         columns: list[Iterable[object]] = [
@@ -155,7 +190,10 @@ class MessageBatch:
                 self.headers,
                 repeat(self.topic_count),
             ]  # 8 ns each
-        return [*map(Message, *columns)]
+        if self._decoder is None:
+            return cast("list[AnyMessage]", [*map(Message, *columns)])
+        columns.insert(7, repeat(self._decoder))
+        return cast("list[AnyMessage]", [*map(TypedMessage, *columns)])
 
     # -- frames ----------------------------------------------------------------------------------------------------
 
@@ -210,15 +248,18 @@ class MessageBatch:
             self.topic_count,
         )
 
-    def _slice(self, index: slice) -> MessageBatch:
+    def _slice(self, index: slice) -> MessageBatch[AnyMessage]:
         start, stop, step = index.indices(len(self))
         if step != 1 or self._rows is not None:
             rows = np.arange(self._start, self._stop) if self._rows is None else self._rows
             return self._like(rows=rows[index])
         return self._like(self._start + start, self._start + max(start, stop))
 
-    def _like(self, start: int = 0, stop: int = 0, rows: npt.NDArray[np.int64] | None = None) -> MessageBatch:
-        return MessageBatch(self.topic, self.topic_count, self.partition, self._records, start, stop, rows)
+    def _like(
+        self, start: int = 0, stop: int = 0, rows: npt.NDArray[np.int64] | None = None
+    ) -> MessageBatch[AnyMessage]:
+        where = (self.topic, self.topic_count, self.partition)
+        return MessageBatch(*where, self._records, start, stop, rows, self._decoder)
 
     def _pick(self, column: Bytes) -> Bytes:
         if self._rows is None:
