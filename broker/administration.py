@@ -155,7 +155,9 @@ class Administration:
         log_settings = self._log_settings(settings)
         state, epoch = self._meta.state, self._meta.state.epoch
         made, name = state.topics[topic_id].made, state.topics[topic_id].name
-        wanted = [Wanted(topic_id, index, log_settings, is_made=index < made, topic=name) for index in indexes]
+        wanted = [
+            Wanted(topic_id, index, log_settings, settings.dedup, is_made=index < made, topic=name) for index in indexes
+        ]
 
         def work() -> None:
             opened = open_partitions(self._services, state, epoch, wanted)

@@ -142,6 +142,9 @@ class Broker:
             segment_bytes=log.segment_bytes,
             segment_age_us=log.segment_age_us,
             max_message_bytes=topics.max_message_bytes,
+            dedup_window_us=topics.dedup_window_us,
+            dedup_scope=topics.dedup_scope,
+            dedup_max_ids=topics.dedup_max_ids,
             partitions=topics.partitions,
             index_interval_bytes=log.index_interval_bytes,
         )
@@ -237,6 +240,8 @@ class Broker:
             "tidelog_fenced_partitions": held.fenced_partitions,
             "tidelog_damaged_records": held.damaged_records,
             "tidelog_producers": held.producers,
+            "tidelog_dedup_ids": held.dedup_ids,
+            "tidelog_dedup_ids_forgotten_total": held.dedup_ids_forgotten,
             "tidelog_expired_segments_total": held.expired_segments,
             "tidelog_expired_bytes_total": held.expired_bytes,
             "tidelog_unsynced_bytes": commit.unsynced_bytes,

@@ -7,7 +7,7 @@ to cost, stops before it would hold the loop, and goes on in a worker from where
 
 from __future__ import annotations
 
-from ..protocol.batch import HEADER_BYTES, BatchHeader, check_from_producer
+from ..protocol.batch import HEADER_BYTES, Attributes, BatchHeader, check_from_producer
 from ..protocol.errors import InvalidBatchError, TidelogError
 from ..protocol.limits import KIB, MIB, BatchLimits
 
@@ -21,15 +21,20 @@ MAX_BATCHES = 4096
 """Batches of one request; more would hold the loop when they are appended."""
 
 
+MAX_DEDUP_IDS = 65_536
+"""Records with room for a dedup id in one request: they are looked up on the loop, at some 0.3 us each."""
+
+
 class BatchCheck:
     """The batches of one request: `headers` of the good ones so far, `refused` for the first that is not."""
 
-    __slots__ = ("_limits", "_position", "_view", "headers", "refused")
+    __slots__ = ("_dedup_ids", "_limits", "_position", "_view", "headers", "refused")
 
     def __init__(self, view: memoryview, limits: BatchLimits) -> None:
         self._view = view
         self._limits = limits
         self._position = 0
+        self._dedup_ids = 0
         self.headers: list[BatchHeader] = []
         self.refused: TidelogError | None = None
 
@@ -61,10 +66,20 @@ class BatchCheck:
                     max_payload_bytes=limits.max_payload_bytes,
                     max_message_bytes=limits.max_message_bytes,
                 )
+                if header.attributes & Attributes.DEDUP_ID:
+                    self._count_dedup_ids(header.record_count)
                 self.headers.append(header)
                 self._position += header.batch_length
         except TidelogError as error:
             self.refused = error
+
+    def _count_dedup_ids(self, count: int) -> None:
+        self._dedup_ids += count
+        if self._dedup_ids > MAX_DEDUP_IDS:
+            raise InvalidBatchError(
+                f"expected at most {MAX_DEDUP_IDS} records with dedup ids in one request, found {self._dedup_ids}",
+                limit=MAX_DEDUP_IDS,
+            )
 
     def _next_cost(self) -> int:
         """Return what the next batch will cost, going by what its header claims."""

@@ -27,6 +27,7 @@ HELP: dict[str, str] = {
     "tidelog_produced_records_total": "Records stored.",
     "tidelog_produce_request_bytes_total": "Bytes of the batches in produce requests, stored or not.",
     "tidelog_duplicate_batches_total": "Batches that were stored before, and answered with the first receipt.",
+    "tidelog_duplicate_records_total": "Records not stored, because their dedup id was known.",
     "tidelog_refused_batches_total": "Batches answered with an error; after a failed sync one may still be stored.",
     "tidelog_fetched_bytes_total": "Bytes of stored batches given to readers.",
     "tidelog_fetches_waited_total": "Fetches that had to wait for messages.",
@@ -37,6 +38,8 @@ HELP: dict[str, str] = {
     "tidelog_fenced_partitions": "Partitions that take no writes because a sync of them failed.",
     "tidelog_damaged_records": "Records whose bytes are damaged; the rest is served.",
     "tidelog_producers": "Producers that are remembered, over all partitions.",
+    "tidelog_dedup_ids": "Dedup ids that are remembered, over all partitions.",
+    "tidelog_dedup_ids_forgotten_total": "Dedup ids forgotten within their window, because a partition had too many.",
     "tidelog_expired_segments_total": "Segments removed by retention.",
     "tidelog_expired_bytes_total": "Their bytes.",
     "tidelog_unsynced_bytes": "Appended and not yet durable, of all logs.",
@@ -64,6 +67,7 @@ class Metrics:
         self.produced_records = 0
         self.produce_request_bytes = 0
         self.duplicate_batches = 0
+        self.duplicate_records = 0
         self.refused_batches = 0
         self.fetched_bytes = 0
         self.fetches_waited = 0
@@ -95,6 +99,7 @@ class Metrics:
             "tidelog_produced_records_total": self.produced_records,
             "tidelog_produce_request_bytes_total": self.produce_request_bytes,
             "tidelog_duplicate_batches_total": self.duplicate_batches,
+            "tidelog_duplicate_records_total": self.duplicate_records,
             "tidelog_refused_batches_total": self.refused_batches,
             "tidelog_fetched_bytes_total": self.fetched_bytes,
             "tidelog_fetches_waited_total": self.fetches_waited,

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 
 from ..protocol.errors import StorageError, TidelogError
 from ..protocol.topic_name import short_name
+from .dedup import DedupSettings, DedupTable
 from .errors import storage_error
 from .message_log import MESSAGES_FOLDER, MessageLog, messages_log_id
 from .meta import META_FOLDER, MetaState
+from .partition_memory import PartitionMemory
 from .producers import ProducerTable
 from .services import Services
 from .storage.files import Files
@@ -36,6 +38,7 @@ class Wanted:
     topic_id: int
     index: int
     settings: LogSettings
+    dedup: DedupSettings
     is_made: bool = False
     topic: str = ""
 
@@ -77,21 +80,22 @@ def open_partitions(
     """Open many partitions' logs, or make them; one result each. What they share of their syncs is shared."""
     results: list[MessageLog | TidelogError | None] = [_make_folder(services.files, one) for one in wanted]
     _sync_new_folders(services.files, wanted, results)
-    tables: list[ProducerTable] = []
+    memories: list[PartitionMemory] = []
     specs: list[LogSpec] = []
     places = [place for place, result in enumerate(results) if result is None]
     for place in places:
         one = wanted[place]
-        tables.append(ProducerTable(services.time.boottime_us(), named_epoch=state.named_epochs.get))
-        specs.append(LogSpec(one.messages_folder, one.log_id, one.settings, epoch, tables[-1], one.title))
+        producers = ProducerTable(services.time.boottime_us(), named_epoch=state.named_epochs.get)
+        memories.append(PartitionMemory(producers, DedupTable(one.dedup)))
+        specs.append(LogSpec(one.messages_folder, one.log_id, one.settings, epoch, memories[-1], one.title))
     # The wall clock, not the broker's time: a worker must not move that on beside the loop.
     opened = Log.open_many(services.files, specs, now_us=services.time.wall_us())
-    for place, table, log in zip(places, tables, opened, strict=True):
+    for place, memory, log in zip(places, memories, opened, strict=True):
         if isinstance(log, TidelogError):
             results[place] = log
             continue
         _quarantine_known(log, state)
-        results[place] = _settle_folder(services.files, wanted[place]) or MessageLog(log, table, services)
+        results[place] = _settle_folder(services.files, wanted[place]) or MessageLog(log, memory, services)
     return [result for result in results if result is not None]
 
 

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from ..protocol.durability import Durability
 from ..protocol.errors import TidelogError, UnknownTopicIdError
 from ..protocol.limits import BatchLimits
 from ..protocol.messages import FetchPosition, OffsetAnswer, OffsetQuery, PartitionInfo
 from ..protocol.segment_header import SEGMENT_HEADER_BYTES
+from .dedup import First
 from .deferred import Deferred
 from .fetcher import Fetched, Fetcher
 from .message_log import MessageLog
@@ -37,6 +40,8 @@ from .watches import Wake, Watch, Watches
 
 __all__ = ["Fetched", "FileSlice", "Partition", "PartitionStatistics", "Produced", "Wake", "Watch"]
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatistics:
@@ -44,6 +49,8 @@ class PartitionStatistics:
 
     bytes: int
     producers: int
+    dedup_ids: int
+    dedup_ids_forgotten: int
     watches: int
     waiting_produces: int
     damaged_records: int
@@ -137,6 +144,8 @@ class Partition:
         return PartitionStatistics(
             bytes=self.log.size_bytes,
             producers=self._messages.producers.count,
+            dedup_ids=self._messages.dedup.count,
+            dedup_ids_forgotten=self._messages.dedup.forgotten,
             watches=len(self._watches),
             waiting_produces=len(self._queue),
             damaged_records=sum(found.end - found.start for found in self.log.damaged),
@@ -164,6 +173,17 @@ class Partition:
             max_batch_bytes=min(limits.max_batch_bytes, self._settings.segment_bytes - SEGMENT_HEADER_BYTES),
             max_payload_bytes=limits.max_payload_bytes,
         )
+
+    def outcome(self, dedup_id: bytes) -> First | Deferred[First | None] | None:
+        """Return where the message with a dedup id is, if known, once it is as durable as the topic asks for."""
+        if self._gone is not None:
+            raise self._gone
+        first = self._messages.find(dedup_id)
+        if first is None or first.offset < self.visible_offset:
+            return first
+        answer: Deferred[First | None] = Deferred()
+        self._services.commit.wait(self.log, first.offset + 1, self._visible_word, partial(_answer, answer, first))
+        return answer
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -209,13 +229,15 @@ class Partition:
             self._seen_visible = visible
             self._watches.wake(Wake.VISIBLE)
 
-    def _when_visible(self, offset: int, then: Callable[[], object]) -> None:
-        word = Durability.SYNCED if self._settings.durability is Durability.SYNCED else Durability.WRITTEN
+    @property
+    def _visible_word(self) -> Durability:
+        return Durability.SYNCED if self._settings.durability is Durability.SYNCED else Durability.WRITTEN
 
+    def _when_visible(self, offset: int, then: Callable[[], object]) -> None:
         def done(error: TidelogError | None) -> None:
             then()
 
-        self._services.commit.wait(self.log, offset, word, done)
+        self._services.commit.wait(self.log, offset, self._visible_word, done)
 
     def _record_damage(self) -> None:
         if self.log.upkeep_waits:  # an index may have been made, which is to be stored
@@ -229,6 +251,7 @@ class Partition:
     def change_settings(self, settings: SettingsInForce, log_settings: LogSettings) -> None:
         """Go on under other settings. A weaker durability may show more at once, a stronger one takes nothing back."""
         self._settings = settings
+        self._messages.dedup.change_settings(settings.dedup)
         self.log.change_settings(log_settings)
         self._notice_visible()
 
@@ -274,11 +297,19 @@ class Partition:
         self._watches.wake(Wake.GONE)
 
     def expire(self, now_us: int, *, age_allowed: bool) -> Expired | None:
-        """Forget silent producers, and drop the segments that retention no longer keeps.
+        """Forget silent producers and old dedup ids, and drop the segments that retention no longer keeps.
 
         The caller runs what comes back in a worker. `now_us` is wall time.
         """
         self._messages.producers.expire(self._services.time.boottime_us())
+        self._messages.dedup.forget_old(self._services.time.now_us())
         # An idle log is looked after too: its last segment may have become old enough to be closed.
         self._services.upkeep.touch(self.log)
         return self.log.expire(now_us, age_allowed=age_allowed)
+
+
+def _answer(answer: Deferred[T], value: T, error: TidelogError | None) -> None:
+    if error is None:
+        answer.resolve(value)
+    else:
+        answer.fail(error)

@@ -2,7 +2,7 @@
 
     offered --little, room, nobody before it--> stored at once
             --else--> waiting: for its check in a worker, for those before it, for room
-                         --first, checked, room--> stored
+                         --first, checked, room--> stored, after a worker made large batches without duplicates
                          --max_wait over---------> OVERLOADED, nothing stored
                          --topic deleted---------> UNKNOWN_TOPIC_ID, nothing stored
     stored --as durable as asked--> answered
@@ -24,6 +24,7 @@ from ..protocol.errors import BatchTooLargeError, OverloadedError, TidelogError
 from ..protocol.limits import BatchLimits
 from ..protocol.messages import BatchResult, ErrorInfo
 from .batch_check import LOOP_BUDGET, MAX_BATCHES, BatchCheck
+from .deduplication import Reencodings
 from .deferred import Deferred
 from .group_commit import is_reached
 from .message_log import MessageLog, Stored
@@ -38,13 +39,14 @@ MAX_WAITING = 4096
 class _Waiting:
     """One request that could not be stored at once."""
 
-    __slots__ = ("answer", "bulk", "check", "is_checked", "timer", "word")
+    __slots__ = ("answer", "bulk", "check", "is_checked", "prepared", "timer", "word")
 
     def __init__(self, bulk: memoryview, check: BatchCheck, word: Durability) -> None:
         self.bulk = bulk
         self.check = check
         self.word = word
         self.is_checked = check.is_done
+        self.prepared: Reencodings | None = None
         self.answer: Deferred[Produced] = Deferred()
         self.timer: Timer | None = None
 
@@ -81,7 +83,8 @@ class ProduceQueue:
         check = BatchCheck(bulk, limits)
         check.run(LOOP_BUDGET)
         if not self._waiting and check.is_done and commit.has_room(len(bulk)):
-            return self._store(bulk, check, word)
+            # What is little enough to be checked here is little enough to be made anew here.
+            return self._store(bulk, check, word, None)
         if len(self._waiting) >= MAX_WAITING:
             raise OverloadedError(f"expected at most {MAX_WAITING} requests to wait at a partition, found more")
         return self._enqueue(_Waiting(bulk, check, word), max_wait_us)
@@ -133,17 +136,30 @@ class ProduceQueue:
         commit = self._services.commit
         while self._waiting and self._waiting[0].is_checked:
             request = self._waiting[0]
+            if self._must_prepare(request):
+                return
             if not has_room and not commit.has_room(len(request.bulk)):
                 commit.on_room(len(request.bulk), self._take_room)
                 return
             has_room = False
             self._waiting.popleft()
             self._stop_timer(request)
-            produced = self._store(request.bulk, request.check, request.word)
+            produced = self._store(request.bulk, request.check, request.word, request.prepared)
             if isinstance(produced, Produced):
                 request.answer.resolve(produced)
             else:
                 produced.on_done(partial(_pass_on, request.answer))
+
+    def _must_prepare(self, request: _Waiting) -> bool:
+        """Have a worker make ready what would hold the loop; the request waits for it as for its check."""
+        if request.prepared is not None:
+            return False
+        request.prepared = self.log.prepare(request.bulk, request.check.headers)
+        if request.prepared is None:
+            return False
+        request.is_checked = False
+        self._services.offload(request.prepared.run, partial(self._checked, request))
+        return True
 
     def _stop_timer(self, request: _Waiting) -> None:
         if request.timer is not None:
@@ -151,8 +167,10 @@ class ProduceQueue:
 
     # -- storing -------------------------------------------------------------------------------------------------
 
-    def _store(self, bulk: memoryview, check: BatchCheck, word: Durability) -> Produced | Deferred[Produced]:
-        stored = self.log.store(bulk, check.headers)
+    def _store(
+        self, bulk: memoryview, check: BatchCheck, word: Durability, prepared: Reencodings | None
+    ) -> Produced | Deferred[Produced]:
+        stored = self.log.store(bulk, check.headers, prepared)
         if check.refused is not None:
             refused_before = next((result.error for result in stored.results if result.error is not None), None)
             error = check.refused if refused_before is None else refused_before.error()
@@ -176,9 +194,9 @@ class ProduceQueue:
         if error is not None:
             results = [
                 result
-                if result.error is not None or is_reached(log.log, result.base_offset + result.record_count, word)
+                if result.error is not None or is_reached(log.log, end, word)
                 else BatchResult(0, 0, 0, error=ErrorInfo.of(error))
-                for result in results
+                for result, end in zip(results, stored.ends, strict=True)
             ]
         answer.resolve(Produced(word, results))
 

@@ -10,7 +10,8 @@ wrapping from 2^32 - 1 to 0. The table keeps the last number and the receipts of
     a later epoch, number 0             new; the older session is forgotten
     a later epoch, other number         SEQUENCE_GAP (nothing known under this epoch)
     the epoch, last number + 1          new
-    the epoch, one of the last 64       its first receipt; SEQUENCE_REUSED when the content differs
+    the epoch, one of the last 64       its first receipt; SEQUENCE_REUSED when the content differs, which cannot be
+                                        told of a batch that was stored without its duplicates
     the epoch, any other number         SEQUENCE_GAP, naming the last number
 
 It is a fold over the batch headers of the message log: `apply_batch` runs live and in recovery alike, and a snapshot
@@ -19,7 +20,7 @@ holds it whole. What was judged new becomes known only by being appended.
 Section 16 version 1, little endian, the producer that was silent for longest first:
 
     u32 producers | per producer: u64 id | u32 epoch | u32 last sequence | u32 receipts | receipts, oldest first
-    receipt: i64 base offset | i64 append time | u64 checksum | u32 record count
+    receipt: i64 base offset | i64 append time | u64 checksum | u32 record count, bit 31: stored without duplicates
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..protocol.batch import BatchHeader
+from ..protocol.batch import Attributes, BatchHeader
 from ..protocol.errors import (
     ProducerFencedError,
     SequenceGapError,
@@ -56,6 +57,7 @@ SEQUENCE_MASK = 0xFFFF_FFFF
 _COUNT = struct.Struct("<I")
 _PRODUCER = struct.Struct("<QIII")
 _RECEIPT = struct.Struct("<qqQI")
+_REENCODED = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class Receipt:
     append_time_us: int
     checksum: int
     record_count: int
+    is_reencoded: bool = False
+    """Stored without its duplicates: the checksum and the count are those of what was stored."""
 
     @property
     def end_offset(self) -> int:
@@ -111,7 +115,10 @@ class _Session:
     def receipt(self, sequence: int) -> Receipt | None:
         if (self.last_sequence - sequence) & SEQUENCE_MASK >= self.held:
             return None
-        return Receipt(*_RECEIPT.unpack_from(self.ring, sequence % REMEMBERED_BATCHES * _RECEIPT.size))
+        found = _RECEIPT.unpack_from(self.ring, sequence % REMEMBERED_BATCHES * _RECEIPT.size)
+        base_offset, append_time_us, checksum, count = found
+        is_reencoded = bool(count & _REENCODED)
+        return Receipt(base_offset, append_time_us, checksum, count & ~_REENCODED, is_reencoded)
 
     def receipts(self) -> tuple[bytearray, bytearray]:
         """Return the stored receipts, oldest first, in two parts: the second begins where the ring does."""
@@ -252,18 +259,9 @@ class ProducerTable:
         session = self._sessions.get(header.producer_id)
         receipt = session.receipt(header.base_sequence) if session and session.epoch == header.producer_epoch else None
         if receipt is None:
-            raise UnknownProducerError(
-                f"expected a sequence whose receipt is kept, found {header.base_sequence}"
-                f" of producer {header.producer_id}",
-                producer_id=header.producer_id,
-            )
-        if receipt.checksum != header.checksum:
-            raise SequenceReusedError(
-                f"expected the batch stored under sequence {header.base_sequence} of producer {header.producer_id},"
-                " found one with other content; do two processes share a producer, as after a fork?",
-                producer_id=header.producer_id,
-                sequence=header.base_sequence,
-            )
+            raise receipt_is_gone(header)
+        if receipt.checksum != header.checksum and not receipt.is_reencoded:
+            raise sequence_reused(header)
         self._hear_of(header.producer_id)
         return receipt
 
@@ -305,7 +303,7 @@ class ProducerTable:
         session.used_us = self._now_us
         session.remember(
             header.base_sequence,
-            _RECEIPT.pack(header.base_offset, header.append_time_us, header.checksum, header.record_count),
+            _RECEIPT.pack(header.base_offset, header.append_time_us, header.checksum, _counted(header)),
         )
         self._sessions[header.producer_id] = session
         if len(self._sessions) > self._max_producers:
@@ -348,6 +346,28 @@ def _pack(sessions: Sequence[tuple[int, _Session]]) -> bytes:
         for part in session.receipts():
             out.write(part)
     return out.getvalue()
+
+
+def _counted(header: BatchHeader) -> int:
+    return header.record_count | (_REENCODED if header.attributes & Attributes.REENCODED else 0)
+
+
+def receipt_is_gone(header: BatchHeader) -> UnknownProducerError:
+    """Return the error for a repeat of which nobody knows what it was answered."""
+    return UnknownProducerError(
+        f"expected a sequence whose receipt is kept, found {header.base_sequence} of producer {header.producer_id}",
+        producer_id=header.producer_id,
+    )
+
+
+def sequence_reused(header: BatchHeader) -> SequenceReusedError:
+    """Return the error for a known number with another batch."""
+    return SequenceReusedError(
+        f"expected the batch stored under sequence {header.base_sequence} of producer {header.producer_id},"
+        " found one with other content; do two processes share a producer, as after a fork?",
+        producer_id=header.producer_id,
+        sequence=header.base_sequence,
+    )
 
 
 def _fenced(header: BatchHeader, current: int) -> ProducerFencedError:

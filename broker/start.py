@@ -67,9 +67,10 @@ def _finish_deletions(services: Services, meta: MetaLog) -> None:
 
 
 def _wanted(record: TopicRecord, services: Services, defaults: TopicDefaults) -> list[Wanted]:
-    settings = defaults.log_settings(defaults.in_force(record.settings), services.commit.max_unsynced_bytes)
+    in_force = defaults.in_force(record.settings)
+    settings = defaults.log_settings(in_force, services.commit.max_unsynced_bytes)
     return [
-        Wanted(record.id, index, settings, is_made=index < record.made, topic=record.name)
+        Wanted(record.id, index, settings, in_force.dedup, is_made=index < record.made, topic=record.name)
         for index in range(record.partitions)
     ]
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from ..protocol.durability import Durability
 from ..protocol.limits import KIB, MAX_MESSAGE_BYTES, MIB
 from ..protocol.topic_settings import Settings, SettingValue
+from .dedup import DedupSettings
 from .storage.settings import LogSettings
 
+MINUTE_US = 60_000_000
 DAY_US = 86_400_000_000
 
 
@@ -33,10 +35,15 @@ class SettingsInForce:
     segment_bytes: int
     segment_age_us: int | None
     max_message_bytes: int
+    dedup: DedupSettings
+    dedup_scope: str
 
     def on_wire(self) -> dict[str, SettingValue]:
         """Return them as `TopicInfo.settings` has them."""
         return {
+            "dedup_max_ids": self.dedup.max_ids,
+            "dedup_scope": self.dedup_scope,
+            "dedup_window": self.dedup.window_us,
             "durability": self.durability.word,
             "max_message_bytes": self.max_message_bytes,
             "retention": self.retention_us,
@@ -56,6 +63,9 @@ class TopicDefaults:
     segment_bytes: int = 64 * MIB
     segment_age_us: int | None = None
     max_message_bytes: int = MAX_MESSAGE_BYTES
+    dedup_window_us: int = 10 * MINUTE_US
+    dedup_scope: str = "partition"
+    dedup_max_ids: int = 1_000_000
     partitions: int = 6
     index_interval_bytes: int = 4 * KIB
 
@@ -67,6 +77,10 @@ class TopicDefaults:
             assert not isinstance(value, str), f"setting {key} is {value!r}"
             return value
 
+        def number(key: str, default: int) -> int:
+            value = of(key, default)
+            return default if value is None else value
+
         return SettingsInForce(
             durability=Durability.from_word(str(given.get("durability", self.durability.word))),
             retention_us=of("retention", self.retention_us),
@@ -74,6 +88,11 @@ class TopicDefaults:
             segment_bytes=of("segment_bytes", self.segment_bytes) or self.segment_bytes,
             segment_age_us=of("segment_age", self.segment_age_us),
             max_message_bytes=of("max_message_bytes", self.max_message_bytes) or self.max_message_bytes,
+            dedup=DedupSettings(
+                window_us=number("dedup_window", self.dedup_window_us),
+                max_ids=number("dedup_max_ids", self.dedup_max_ids),
+            ),
+            dedup_scope=str(given.get("dedup_scope", self.dedup_scope)),
         )
 
     def log_settings(self, settings: SettingsInForce, max_unsynced_bytes: int) -> LogSettings:

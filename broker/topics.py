@@ -44,6 +44,8 @@ class TopicsStatistics:
     fenced_partitions: int
     damaged_records: int
     producers: int
+    dedup_ids: int
+    dedup_ids_forgotten: int
     expired_segments: int
     expired_bytes: int
     failed_upkeep_steps: int
@@ -235,6 +237,8 @@ class Topics:
             fenced_partitions=sum(partition.is_fenced for partition in self._partitions()),
             damaged_records=sum(one.damaged_records for one in partitions),
             producers=sum(one.producers for one in partitions),
+            dedup_ids=sum(one.dedup_ids for one in partitions),
+            dedup_ids_forgotten=sum(one.dedup_ids_forgotten for one in partitions),
             expired_segments=self._expired_segments,
             expired_bytes=self._expired_bytes,
             failed_upkeep_steps=self._services.upkeep.failed_steps,

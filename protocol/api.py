@@ -22,8 +22,8 @@ class Api(IntEnum):
     STATS = 12
     REOPEN_TOPIC = 13
     PING = 14
-    # Assigned from the start, refused with UNSUPPORTED until they act.
     OUTCOME = 20
+    # Assigned from the start, refused with UNSUPPORTED until they act.
     CLOCK = 21
     JOIN_GROUP = 30
     HEARTBEAT = 31

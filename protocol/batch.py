@@ -27,6 +27,7 @@ from .batch_header import (
     verify_leader,
     verify_local,
 )
+from .batch_reencode import reencode
 from .columns import BinaryColumn, HeaderColumns, RoutingColumns
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "decode_batch",
     "encode_batch",
     "iterate_headers",
+    "reencode",
     "stamp_leader",
     "stamp_local",
     "verify",

@@ -19,17 +19,17 @@ from .limits import (
 RESERVED_HEADER_PREFIX = "tidelog."
 """Header names that begin so are the broker's own: exactly these letters, look-alikes are data."""
 
-BROKER_ONLY = Attributes.ORIGIN_LOG | Attributes.ORIGIN_OFFSET | Attributes.OFFSET_DELTA | Attributes.CONTROL
+BROKER_ONLY = (
+    Attributes.ORIGIN_LOG
+    | Attributes.ORIGIN_OFFSET
+    | Attributes.OFFSET_DELTA
+    | Attributes.CONTROL
+    | Attributes.REENCODED
+)
 """What only a broker writes."""
 
 NOT_YET = (
-    Attributes.DELIVER_AT
-    | Attributes.DEDUP_ID
-    | Attributes.SCHEDULE_NAME
-    | Attributes.RETRY
-    | Attributes.TRANSACTIONAL
-    | Attributes.STAGED
-    | Attributes.REENCODED
+    Attributes.DELIVER_AT | Attributes.SCHEDULE_NAME | Attributes.RETRY | Attributes.TRANSACTIONAL | Attributes.STAGED
 )
 """What the format has a place for and this version does not act on."""
 

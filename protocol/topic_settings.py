@@ -7,6 +7,7 @@ None for "no limit"); people write them as text, which `parse_setting` reads.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 
 from .durability import Durability
 from .errors import InvalidTopicError
@@ -16,17 +17,28 @@ from .quantities import format_duration, format_size, parse_duration_us, parse_s
 SettingValue = int | str | None
 Settings = Mapping[str, SettingValue]
 
-DURATION_KEYS = frozenset({"retention", "segment_age"})
+DURATION_KEYS = frozenset({"retention", "segment_age", "dedup_window"})
 SIZE_KEYS = frozenset({"retention_bytes", "segment_bytes", "max_message_bytes"})
 OPTIONAL_KEYS = frozenset({"retention", "retention_bytes", "segment_age"})
 """Keys that may be `none`: keep for ever, keep any amount, roll by size alone (or a quarter of the retention)."""
-KEYS = DURATION_KEYS | SIZE_KEYS | {"durability"}
+COUNT_KEYS = frozenset({"dedup_max_ids"})
+KEYS = DURATION_KEYS | SIZE_KEYS | COUNT_KEYS | {"durability", "dedup_scope"}
 
 MIN_RETENTION_US = 1_000_000
 MIN_SEGMENT_BYTES = 64 * KIB
 MAX_SEGMENT_BYTES = 1024 * MIB
 MIN_SEGMENT_AGE_US = 1_000_000
+MAX_DEDUP_WINDOW_US = 30 * 86_400_000_000
+MAX_DEDUP_IDS = 10_000_000
+"""Of one partition, in memory: some 2 GB."""
 NO_VALUE = ("none", "null", "")
+
+
+class DedupScope(Enum):
+    """In what a dedup id is unique: in a partition, or, since the id then chooses the partition, in the topic."""
+
+    PARTITION = "partition"
+    TOPIC = "topic"
 
 
 def parse_setting(key: str, text: str) -> SettingValue:
@@ -41,18 +53,27 @@ def parse_setting(key: str, text: str) -> SettingValue:
             value = parse_duration_us(text)
         elif key in SIZE_KEYS:
             value = parse_size(text)
+        elif key in COUNT_KEYS:
+            value = _parse_count(text)
     except ValueError as error:
         raise InvalidTopicError(f"{key}: {error}", key=key) from None
     check_settings({key: value})
     return value
 
 
+def _parse_count(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"expected a whole number, found {text!r}") from None
+
+
 def format_setting(key: str, value: SettingValue) -> str:
     """Return a setting as `parse_setting` reads it."""
     if value is None:
         return "none"
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str) or key in COUNT_KEYS:
+        return str(value)
     return format_duration(value) if key in DURATION_KEYS else format_size(value)
 
 
@@ -66,6 +87,8 @@ def check_settings(settings: Settings) -> None:
                 raise InvalidTopicError(f"{key}: expected a value, found none", key=key)
         elif key == "durability":
             _check_durability(value)
+        elif key == "dedup_scope":
+            _check_dedup_scope(value)
         else:
             _check_range(key, value)
 
@@ -77,6 +100,12 @@ def _check_durability(value: int | str) -> None:
         raise InvalidTopicError(f"durability: {error}", key="durability") from None
 
 
+def _check_dedup_scope(value: int | str) -> None:
+    words = [scope.value for scope in DedupScope]
+    if value not in words:
+        raise InvalidTopicError(f"dedup_scope: expected {' or '.join(words)}, found {value!r}", key="dedup_scope")
+
+
 def _check_range(key: str, value: int | str) -> None:
     low, high = {
         "retention": (MIN_RETENTION_US, 1 << 62),
@@ -84,7 +113,9 @@ def _check_range(key: str, value: int | str) -> None:
         "retention_bytes": (0, 1 << 62),
         "segment_bytes": (MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES),
         "max_message_bytes": (1, MAX_MESSAGE_BYTES),
+        "dedup_window": (0, MAX_DEDUP_WINDOW_US),
+        "dedup_max_ids": (1, MAX_DEDUP_IDS),
     }[key]
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        shown = format_duration if key in DURATION_KEYS else format_size
+        shown = format_duration if key in DURATION_KEYS else str if key in COUNT_KEYS else format_size
         raise InvalidTopicError(f"{key}: expected {shown(low)} to {shown(high)}, found {value!r}", key=key)

@@ -14,7 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from ...protocol import limits
 from ...protocol.durability import Durability
 from ...protocol.limits import KIB, MIB, BatchLimits
-from ...protocol.topic_settings import MAX_SEGMENT_BYTES, MIN_RETENTION_US, MIN_SEGMENT_AGE_US, MIN_SEGMENT_BYTES
+from ...protocol.topic_settings import (
+    MAX_DEDUP_IDS,
+    MAX_DEDUP_WINDOW_US,
+    MAX_SEGMENT_BYTES,
+    MIN_RETENTION_US,
+    MIN_SEGMENT_AGE_US,
+    MIN_SEGMENT_BYTES,
+)
 from .values import Address, DurationUs, ListenAddress, OptionalDurationUs, OptionalSize, Size
 
 GIB = 1024 * MIB
@@ -22,6 +29,7 @@ SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
 
 NodeId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+DedupScopeWord = Literal["partition", "topic"]
 DurabilityWord = Literal["received", "written", "synced"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -97,6 +105,12 @@ class TopicsSection(Section):
     max_partitions: int = Field(default=20_000, ge=1, le=10_000_000)
     """Of all topics together: each open partition costs a few descriptors and some memory."""
     max_message_bytes: Size = Field(default=limits.MAX_MESSAGE_BYTES, ge=1, le=limits.MAX_MESSAGE_BYTES)
+    dedup_window_us: DurationUs = Field(default=600 * SECOND_US, alias="dedup_window", ge=0, le=MAX_DEDUP_WINDOW_US)
+    """How long a second message with the same dedup id is left out; 0: never, and no id is remembered."""
+    dedup_scope: DedupScopeWord = "partition"
+    """In what a dedup id is unique."""
+    dedup_max_ids: int = Field(default=1_000_000, ge=1, le=MAX_DEDUP_IDS)
+    """Ids remembered in one partition, about 200 bytes each; beyond it the oldest are forgotten early."""
 
 
 class LoggingSection(Section):

@@ -21,13 +21,14 @@ from ...protocol.messages import (
     ListOffsets,
     Message,
     Metadata,
+    Outcome,
     Ping,
     Produce,
     ReopenTopic,
     Stats,
     api_of,
 )
-from . import fetch, hello, lookup, produce, producers, stats, topics
+from . import fetch, hello, lookup, outcome, produce, producers, stats, topics
 from .context import Answer, Context, Peer
 
 __all__ = ["Answer", "Context", "Peer", "handle"]
@@ -68,6 +69,8 @@ def _administer(context: Context, message: Message) -> Answer:
             return topics.delete(context, message)
         case ReopenTopic():
             return topics.reopen(context, message)
+        case Outcome():
+            return outcome.outcome(context, message)
         case Stats():
             return stats.stats(context)
         case _:

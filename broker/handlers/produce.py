@@ -39,6 +39,7 @@ def _reply(context: Context, produced: Produced) -> Reply:
             metrics.duplicate_batches += 1
         else:
             stored += 1
+            metrics.duplicate_records += len(result.duplicates)
             metrics.produced_records += result.record_count
     metrics.produced_batches += stored
     return Reply(ProduceReply(context.topics.version, produced.durability, produced.results))

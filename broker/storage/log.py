@@ -207,7 +207,7 @@ class Log(ReadableLog):
             return self._upkeep.begin_fenced(monotonic_us)
         if not self._writer.rolls:
             self._writer.roll_if_aged(now_us, self._epoch)
-        return self._upkeep.begin(now_us, monotonic_us, self._synced_offset)
+        return self._upkeep.begin(now_us, monotonic_us, self._synced_bytes)
 
     @property
     def upkeep_waits(self) -> bool:

@@ -5,6 +5,9 @@ Reads only; what has to be written because of it is `Tail`, done by tail_copy.
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...protocol.batch import BatchHeader
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES
 from .entries import Entries, join
@@ -127,11 +130,21 @@ class Replay:
         self._done.scanned_bytes += int(entries["length"].sum())
         if state.fold is None:
             return
-        covered = self._snapshot.offset if self._snapshot else 0
-        for entry in entries[entries["base_offset"] >= covered]:
+        for entry in entries[self._is_news(segment, entries)]:
             position = int(entry["position"])
             batch = segment.view[position : position + int(entry["length"])]
             state.fold.apply_batch(BatchHeader.read(batch), batch)
+
+    def _is_news(self, segment: SegmentBytes, entries: Entries) -> NDArray[np.bool_]:
+        """Say of each batch whether the snapshot does not cover it. A control batch takes no offset: of several at the
+        snapshot's own, the position tells."""
+        if self._snapshot is None:
+            return np.ones(len(entries), dtype=np.bool_)
+        is_news = entries["base_offset"] >= self._snapshot.offset
+        place = self._snapshot.place
+        if segment.seed == place.segment_seed:
+            is_news &= entries["position"] >= place.position
+        return is_news
 
     def _replay_sealed(self, segment: Segment, *, keep: bool) -> None:
         start, builder = self._start(segment)

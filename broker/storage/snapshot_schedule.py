@@ -23,6 +23,7 @@ class _Taken:
     offset: int
     own: list[Section]
     pack_fold: Callable[[], list[Section]]
+    appended_bytes: int
     size: int = 0  # known once it is packed
 
 
@@ -57,12 +58,16 @@ class SnapshotSchedule:
         """Whether one is due but for the time since the last."""
         return self._taken is None and self._is_due_by_bytes
 
-    def begin(self, monotonic_us: int, synced_offset: int) -> Callable[[], None] | None:
-        """Return the write that is to be done now, if any."""
+    def begin(self, monotonic_us: int, synced_bytes: int) -> Callable[[], None] | None:
+        """Return the write that is to be done now, if any; `synced_bytes` of all that was appended are durable.
+
+        Bytes, not offsets: a control batch takes no offset, and a snapshot behind one that a power loss then takes
+        would vouch for what is not there.
+        """
         if self._taken is None and self._is_due(monotonic_us):
             self._last_us = monotonic_us
             self.take()
-        if self._taken is None or self._taken.offset > synced_offset:
+        if self._taken is None or self._taken.appended_bytes > synced_bytes:
             return None
         return self._write
 
@@ -89,7 +94,7 @@ class SnapshotSchedule:
         self._epochs.forget_before(self._segments.start_offset)
         own = own_sections(place, self._epochs, active, self._segments.all[:-1])
         pack_fold = list[Section] if self._fold is None else self._fold.freeze()
-        self._taken = _Taken(active.end_offset, own, pack_fold)
+        self._taken = _Taken(active.end_offset, own, pack_fold, self._writer.appended_bytes)
         self._appended_bytes = self._writer.appended_bytes
         self.is_due = self.is_wanted = False
 

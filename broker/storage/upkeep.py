@@ -76,12 +76,12 @@ class LogUpkeep:
         """Whether something is to be done that it was too early for, or that a reader left behind."""
         return self._mark.is_dirty or self._snapshots.waits or bool(self._segments.unstored)
 
-    def begin(self, now_us: int, monotonic_us: int, synced_offset: int) -> UpkeepTask | None:
+    def begin(self, now_us: int, monotonic_us: int, synced_bytes: int) -> UpkeepTask | None:
         """Return what is to be done now; None when nothing is, or when a task is still out."""
         if self._task is not None:
             return None
         steps = [*self._discard(), *self._prepare(now_us), *self._reserve(), *self._store()]
-        return self._begin([*steps, *self._snapshot(monotonic_us, synced_offset), *self._sync_mark(monotonic_us)])
+        return self._begin([*steps, *self._snapshot(monotonic_us, synced_bytes), *self._sync_mark(monotonic_us)])
 
     def begin_fenced(self, monotonic_us: int) -> UpkeepTask | None:
         """As `begin` for a fenced log: only the mark, which still says what was proven before, is made durable."""
@@ -182,8 +182,8 @@ class LogUpkeep:
 
         return _Step(f"store {segment.base_offset}", run, done)
 
-    def _snapshot(self, monotonic_us: int, synced_offset: int) -> list[_Step]:
-        write = self._snapshots.begin(monotonic_us, synced_offset)
+    def _snapshot(self, monotonic_us: int, synced_bytes: int) -> list[_Step]:
+        write = self._snapshots.begin(monotonic_us, synced_bytes)
         return [] if write is None else [_Step("snapshot", write, self._snapshots.finish)]
 
     def _sync_mark(self, monotonic_us: int) -> list[_Step]:

@@ -23,6 +23,9 @@ from .lookup import (
     OffsetAnswer,
     OffsetKind,
     OffsetQuery,
+    Outcome,
+    OutcomePlace,
+    OutcomeReply,
     Stats,
     StatsReply,
 )
@@ -71,6 +74,9 @@ __all__ = [
     "OffsetAnswer",
     "OffsetKind",
     "OffsetQuery",
+    "Outcome",
+    "OutcomePlace",
+    "OutcomeReply",
     "PartitionInfo",
     "Ping",
     "PingReply",
@@ -115,6 +121,7 @@ EXCHANGES: dict[Api, Exchange] = {
     Api.GET: Exchange(Get, GetReply),
     Api.STATS: Exchange(Stats, StatsReply),
     Api.PING: Exchange(Ping, PingReply),
+    Api.OUTCOME: Exchange(Outcome, OutcomeReply),
 }
 """What this version acts on; the other numbers of `Api` are refused with UNSUPPORTED."""
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from ..dedup_id import DEDUP_ID_BYTES
 from ..errors import Detail, TidelogError, error_from_wire
 from ..limits import MAX_NAME_BYTES
 
@@ -15,6 +16,7 @@ TopicId = Annotated[int, msgspec.Meta(ge=1, lt=1 << 31)]
 ByteCount = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
 DurationUs = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 TimeUs = Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
+DedupIdBytes = Annotated[bytes, msgspec.Meta(min_length=DEDUP_ID_BYTES, max_length=DEDUP_ID_BYTES)]
 Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_BYTES)]
 
 

@@ -1,10 +1,10 @@
-"""Lookups: offsets by name and time, one record by id, counters."""
+"""Lookups: offsets by name and time, one record by id, what became of a dedup id, counters."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-from .base import ErrorInfo, Message, Name, Offset, PartitionIndex, TimeUs, TopicId
+from .base import DedupIdBytes, ErrorInfo, Message, Name, Offset, PartitionIndex, TimeUs, TopicId
 
 
 class OffsetKind(IntEnum):
@@ -67,6 +67,32 @@ class GetReply(Message):
     """The bulk is the one stored batch that holds the record."""
 
     topic_id: TopicId
+
+
+class Outcome(Message):
+    """Asks what became of the message with a dedup id, in one partition or, without one, in all of the topic."""
+
+    topic_id: TopicId
+    dedup_id: DedupIdBytes
+    partition: PartitionIndex | None = None
+
+
+class OutcomePlace(Message):
+    """Where a message with the dedup id is stored."""
+
+    partition: int
+    offset: int
+    append_time_us: int
+
+
+class OutcomeReply(Message):
+    """The messages accepted with the id within the topic's window that are still there, by rising partition; answered
+    once they are as durable as the topic says. An empty list says that there is none now (one may be on its way), unless
+    `error` says why a partition could not be asked."""
+
+    metadata_version: int
+    found: list[OutcomePlace]
+    error: ErrorInfo | None = None
 
 
 class Stats(Message):

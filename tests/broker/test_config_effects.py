@@ -39,6 +39,7 @@ from tests.helpers.config_effects import (
     within,
     within_real_time,
 )
+from tests.helpers.dedup_effects import ids_kept, sent_twice
 
 from tidelog.broker import background
 from tidelog.broker.config.problems import keys_of
@@ -84,6 +85,9 @@ EFFECTS: dict[str, tuple[Observation, Given, object, object]] = {
     "topics.max_topics": (within(second_topic), {"max_topics": 1}, None, "TOPIC_LIMIT"),
     "topics.max_partitions": (within(second_topic), {"max_partitions": 9}, None, "TOPIC_LIMIT"),
     "topics.max_message_bytes": (within(largest_message), {"max_message_bytes": 1999}, None, 32),
+    "topics.dedup_window": (within(sent_twice), {"dedup_window": "0s"}, 1, 2),
+    "topics.dedup_scope": (setting("dedup_scope"), {"dedup_scope": "topic"}, "partition", "topic"),
+    "topics.dedup_max_ids": (within(ids_kept), {"dedup_max_ids": 2}, 3, 2),
     "logging.level": (lines_logged, {"level": "warning"}, "2", ""),
     "logging.format": (lines_logged, {"format": "json"}, "2", "{"),
 }

@@ -9,6 +9,9 @@ from tidelog.protocol.durability import Durability
 from tidelog.protocol.topic_settings import KEYS, SettingValue
 
 GIVEN: dict[str, SettingValue] = {
+    "dedup_max_ids": 7,
+    "dedup_scope": "topic",
+    "dedup_window": 0,
     "durability": "received",
     "max_message_bytes": 1_000,
     "retention": None,

@@ -14,6 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from tests.helpers.power_loss import PowerLossFiles
 from tidelog.broker.clock import BrokerTime, VirtualClock
 from tidelog.broker.deferred import Deferred
@@ -26,7 +29,9 @@ from tidelog.broker.storage.files import Files, MemoryFiles
 from tidelog.broker.storage.sync_round import SyncTask, run_round
 from tidelog.broker.timers import Timers
 from tidelog.broker.topics import Topic, TopicDefaults, TopicLimits, Topics
-from tidelog.protocol.batch import BatchHeader, decode_batch, encode_batch
+from tidelog.protocol.batch import BatchHeader, Codec, RoutingColumns, decode_batch, encode_batch
+from tidelog.protocol.columns import DEDUP_ID
+from tidelog.protocol.dedup_id import NO_DEDUP_ID, hash_dedup_id
 from tidelog.protocol.errors import TidelogError
 from tidelog.protocol.messages import BatchResult, FetchPosition, InitProducerReply
 from tidelog.protocol.topic_settings import SettingValue
@@ -38,13 +43,30 @@ DEFAULTS = TopicDefaults(segment_bytes=1 << 20, partitions=1)
 
 
 def batch(
-    *values: bytes, producer: int = 0, epoch: int = 0, sequence: int = 0, timestamp_us: int = 1_000_000
+    *values: bytes,
+    producer: int = 0,
+    epoch: int = 0,
+    sequence: int = 0,
+    timestamp_us: int = 1_000_000,
+    ids: Sequence[bytes | None] | None = None,
+    codec: Codec = Codec.NONE,
 ) -> memoryview:
-    """Return one batch as a producer sends it, in a buffer of its own."""
+    """Return one batch as a producer sends it, in a buffer of its own; `ids` are dedup ids as a user gives them."""
     encoded = encode_batch(
-        list(values), timestamp_us=timestamp_us, producer_id=producer, producer_epoch=epoch, base_sequence=sequence
+        list(values),
+        timestamp_us=timestamp_us,
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        routing=None if ids is None else RoutingColumns(dedup_ids=id_column(ids)),
+        codec=codec,
     )
     return memoryview(encoded)
+
+
+def id_column(ids: Sequence[bytes | None]) -> npt.NDArray[np.void]:
+    """Return dedup ids as they stand in a batch."""
+    return np.frombuffer(b"".join(NO_DEDUP_ID if one is None else hash_dedup_id(one) for one in ids), dtype=DEDUP_ID)
 
 
 def joined(*batches: memoryview) -> memoryview:

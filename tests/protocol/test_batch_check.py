@@ -259,12 +259,10 @@ def test_control_batches_are_refused():
     ("routing", "flags", "name"),
     [
         (RoutingColumns(deliver_at_us=np.array([1])), 0, "deliver_at"),
-        (RoutingColumns(dedup_ids=np.zeros(1, dtype="V16")), 0, "dedup_id"),
         (RoutingColumns(schedule_names=[b"n"]), 0, "schedule_name"),
         (RoutingColumns(retries=np.zeros(1, dtype=RETRY)), 0, "retry"),
         (None, Attributes.STAGED, "staged"),
         (None, Attributes.TRANSACTIONAL, "transactional"),
-        (None, Attributes.REENCODED, "reencoded"),
     ],
 )
 def test_what_no_version_acts_on_yet_is_unsupported(routing: RoutingColumns | None, flags: int, name: str):

@@ -16,6 +16,10 @@ from tidelog.protocol.topic_settings import KEYS, check_settings, format_setting
         ("segment_age", "1h", 3_600_000_000),
         ("max_message_bytes", "1KiB", 1024),
         ("durability", "written", "written"),
+        ("dedup_window", "10m", 600_000_000),
+        ("dedup_window", "0s", 0),
+        ("dedup_scope", "topic", "topic"),
+        ("dedup_max_ids", "1000", 1000),
     ],
 )
 def test_settings_read_and_show_the_same_text(key: str, text: str, value: object):
@@ -26,7 +30,8 @@ def test_settings_read_and_show_the_same_text(key: str, text: str, value: object
 
 def test_every_key_is_exercised_above():
     """A new key needs its line in the table."""
-    assert {"retention", "retention_bytes", "segment_bytes", "segment_age", "max_message_bytes", "durability"} == KEYS
+    logs = {"retention", "retention_bytes", "segment_bytes", "segment_age", "max_message_bytes", "durability"}
+    assert logs | {"dedup_window", "dedup_scope", "dedup_max_ids"} == KEYS
 
 
 @pytest.mark.parametrize(
@@ -39,6 +44,11 @@ def test_every_key_is_exercised_above():
         ("durability", "fsync", "durability: expected received, written or synced, found 'fsync'"),
         ("max_message_bytes", "17MiB", "max_message_bytes: expected 1B to 16MiB"),
         ("retension", "7d", "expected a topic setting"),
+        ("dedup_window", "31d", "dedup_window: expected 0us to 30d"),
+        ("dedup_window", "none", "dedup_window: expected a duration"),
+        ("dedup_scope", "key", "dedup_scope: expected partition or topic, found 'key'"),
+        ("dedup_max_ids", "0", "dedup_max_ids: expected 1 to 10000000, found 0"),
+        ("dedup_max_ids", "1k", "dedup_max_ids: expected a whole number, found '1k'"),
     ],
 )
 def test_wrong_settings_name_the_key_and_the_rule(key: str, text: str, message: str):
