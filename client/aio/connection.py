@@ -293,8 +293,8 @@ class Connection:
                 self._poller.wake()  # the reader closes it: until then its number must stay taken
 
     def abandon(self) -> None:
-        """In a child after a fork: give back the child's descriptor; the connection is the parent's and stays up."""
-        self.error = ConnectionLostError(f"the connection to {self.address} is another process's")
+        """Give back the descriptor and tell nobody: it is the parent process's and stays up, or its loop is gone."""
+        self.error = ConnectionLostError(f"the connection to {self.address} is another process's or loop's")
         self._socket.close()
 
     def _lost(self, reason: str) -> None:

@@ -56,9 +56,15 @@ def is_forked(made: Home) -> bool:
     return made.generation != generation()
 
 
+def is_gone(made: Home) -> bool:
+    """Return whether nothing that waits there will ever go on: another process, or an event loop that is closed."""
+    is_closed: Callable[[], bool] | None = getattr(made.token.native_token, "is_closed", None)
+    return is_forked(made) or (is_closed is not None and is_closed())
+
+
 def may_leave(made: Home, is_in_use: bool) -> None:
     """Raise WrongLoopError if calls wait in the event loop that a client would leave for the caller's."""
-    if is_in_use and made.generation == generation():
+    if is_in_use and not is_gone(made):
         raise WrongLoopError("this client has calls waiting in another event loop; use a client for each loop")
 
 

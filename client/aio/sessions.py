@@ -47,7 +47,7 @@ class Sessions:
         """Close every connection that is this process's; whoever waits, and every later call, gets ClosedError."""
         self._closed = self._closed or ClosedError("the client is closed")
         for home, sender in [*self._all.items()]:
-            if runtime.is_forked(home):
+            if runtime.is_gone(home):
                 sender.session.abandon()
             else:
                 sender.session.close(self._closed)
@@ -72,7 +72,7 @@ class Sessions:
             if made != home:
                 runtime.may_leave(made, session.is_in_use)
                 self._all.pop(made, None)
-                if runtime.is_forked(made):
+                if runtime.is_gone(made):
                     session.abandon()
                 else:
                     session.retire()

@@ -169,7 +169,7 @@ class Link:
         current = self._current
         if current is None:
             return
-        if runtime.is_forked(current.home):  # without the lock, which a thread of the parent may have held
+        if runtime.is_gone(current.home):  # without the lock, which a thread of the parent may have held
             current.abandon()
         else:
             current.fail(error)

@@ -58,6 +58,11 @@ def is_forked(made: Home) -> bool:
     return made != generation()
 
 
+def is_gone(made: Home) -> bool:
+    """Return whether nothing that waits there will ever go on: it is another process."""
+    return is_forked(made)
+
+
 def may_leave(made: Home, is_in_use: bool) -> None:
     """Any thread may use a client: there is no loop to leave, and after a fork nobody waits in the parent's place."""
 
