@@ -23,6 +23,9 @@ BY_HAND = frozenset({"__init__.py", "runtime.py"})
 NAMES = {
     "AsyncClient": "Client",
     "AsyncConsumer": "Consumer",
+    "AsyncProducer": "Producer",
+    "AsyncProducing": "Producing",
+    "AsyncReads": "Reads",
     "AsyncReplay": "Replay",
     "AsyncTopics": "Topics",
     "AsyncIterator": "Iterator",

@@ -32,6 +32,7 @@ from ..core.unsent import Unsent
 from ..core.vigil import Verdict, Vigil
 from ..core.waiter import Waiter
 from . import runtime
+from .seats import Seats
 
 MAX_SIT_S = 1.0
 """Then a waiting caller looks itself whether somebody reads: a signal can strike between leaving and handing on."""
@@ -65,8 +66,7 @@ class Connection:
         self._protocol = ClientConnection(address, max_frame_bytes)
         self._outgoing = Unsent()
         self._calls: dict[int, Call] = {}
-        self._reader: Waiter | None = None
-        self._sitting: dict[Waiter, None] = {}
+        self._seats = Seats()
         self._vigil = Vigil()
 
     def __repr__(self) -> str:
@@ -82,7 +82,7 @@ class Connection:
     @property
     def is_in_use(self) -> bool:
         """Whether somebody waits for it."""
-        return self._reader is not None or bool(self._sitting)
+        return bool(self._seats)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Connection:
                 self._vigil.heard(runtime.now())
             self._calls[correlation_id] = call
             self._put((head,) if bulk is None else (head, bulk), len(head) + (0 if bulk is None else len(bulk)))
-            if self._outgoing and self._reader is not None:
+            if self._outgoing and self._seats.reader is not None:
                 self._poller.wake()  # so that it waits for room as well
         return call
 
@@ -125,7 +125,8 @@ class Connection:
         """Give the socket what it takes of what was kept."""
         try:
             while self._outgoing:
-                self._outgoing.sent(self._socket.sendmsg(self._outgoing.pieces()))
+                with self.lock:
+                    self._outgoing.sent(self._socket.sendmsg(self._outgoing.pieces()))
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
@@ -151,11 +152,7 @@ class Connection:
                 elif not await self._read(waiter, until):
                     return waiter.done
         finally:
-            try:
-                self._leave(waiter)
-            except BaseException:  # Ctrl-C in the middle of it
-                self._leave(waiter)
-                raise
+            self._leave(waiter)
         return waiter.done
 
     async def call(self, message: Message, until: float) -> Reply | None:
@@ -164,34 +161,39 @@ class Connection:
         await self.wait(call, until)
         return call.reply
 
+    def take_in(self) -> None:
+        """Take what replies there are, and send what the socket takes, without waiting; unless somebody reads."""
+        role = Waiter()
+        try:
+            if self._take_role_or_sit(role) is None and self.error is None:
+                self._flush()
+                self._receive()
+        finally:
+            self._leave(role)
+
     def wake(self) -> None:
         """Let the reader look again whether its waiter is done; from any thread or a signal handler."""
         self._poller.wake_from_anywhere()
 
     def _take_role_or_sit(self, waiter: Waiter) -> runtime.Bell | None:
         with self.lock:
-            if self._reader is None or self._reader is waiter:
-                self._reader = waiter
-                return None
-            bell = runtime.Bell()
-            waiter.bell = bell
-            self._sitting[waiter] = None
-            if waiter.done or waiter.is_stirred or self.error is not None:
+            bell = self._seats.take(waiter)
+            if bell is not None and self.error is not None:
                 bell.set()
             return bell
 
     def _leave(self, waiter: Waiter) -> None:
         """Give up the role or the seat; whoever sits longest reads from here on."""
+        try:
+            self._hand_on(waiter)
+        except BaseException:  # Ctrl-C in the middle of it
+            self._hand_on(waiter)
+            raise
+
+    def _hand_on(self, waiter: Waiter) -> None:
         with self.lock:
-            self._sitting.pop(waiter, None)
-            if self._reader is not waiter and self._reader is not None:
-                return
-            self._reader = None
-            if self.error is not None:
+            if self._seats.leave(waiter) and self.error is not None:
                 self._socket.close()
-            next_reader = next(iter(self._sitting), None)
-            if next_reader is not None and next_reader.bell is not None:
-                next_reader.bell.set()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -208,9 +210,7 @@ class Connection:
                 if now >= look_at and not self._receive():  # a program that stood still itself finds the answer here
                     self._silent(now)
                 continue
-            if self._outgoing:
-                with self.lock:
-                    self._flush()
+            self._flush()
             self._receive()
         return True
 
@@ -284,10 +284,8 @@ class Connection:
             self.error = error
             self._outgoing.clear()
             self._calls.clear()
-            for waiter in self._sitting:
-                if waiter.bell is not None:
-                    waiter.bell.set()
-            if self._reader is None:
+            self._seats.ring()
+            if self._seats.reader is None:
                 self._socket.close()
             else:
                 self._poller.wake()  # the reader closes it: until then its number must stay taken

@@ -5,12 +5,14 @@ Nothing here reads or writes a socket; everything here may be cancelled at any a
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from threading import get_ident
 from typing import NamedTuple, TypeVar, cast
 
 import anyio
@@ -185,6 +187,56 @@ def at_once(call: Callable[[], Awaitable[Item]]) -> Item:
     raise TypeError(
         "expected the blocking Client where Arrow pulls, found an AsyncClient's replay: await its to_arrow() instead"
     )
+
+
+HAS_LOOPS = True
+"""Whether a caller may be in another event loop than the one that something belongs to."""
+
+
+def place() -> tuple[Callable[[], object], object]:
+    """Return a cheap question and its answer here, which is another one in most other loops: `home` takes longer than
+    taking a message does."""
+    ask: Callable[[], object] = asyncio.events._get_running_loop if _asyncio_loop() is not None else get_ident
+    return ask, ask()
+
+
+def me() -> object:
+    """Return what is different for every task."""
+    return anyio.get_current_task().id
+
+
+async def notify(callback: Callable[[Item], object], subject: Item) -> None:
+    """Call what the user gave, and wait for it if it is to be awaited."""
+    result = callback(subject)
+    if isinstance(result, Awaitable):
+        await cast("Awaitable[object]", result)
+
+
+def shield() -> AbstractContextManager[object]:
+    """Hold off cancellation for a while."""
+    return anyio.CancelScope(shield=True)
+
+
+def background(name: str, run: Callable[[], Coroutine[object, object, None]]) -> None:
+    """Run something beside the caller, until it returns or the loop ends; it raises nothing but a cancellation."""
+    loop = _asyncio_loop()
+    if loop is None:
+        from trio.lowlevel import spawn_system_task
+
+        spawn_system_task(run, name=name)
+        return
+    task = loop.create_task(run(), name=name)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+_tasks: set[asyncio.Task[None]] = set()
+"""The loop itself refers to its tasks only weakly."""
+
+
+def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
+    native = current_token().native_token
+    return native if isinstance(native, asyncio.AbstractEventLoop) else None
 
 
 def each(next_item: Callable[[], Awaitable[Item | None]]) -> AsyncIterator[Item]:

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import TypeVar
 
@@ -176,6 +177,38 @@ def checkpoint() -> None:
 def at_once(call: Callable[[], Item]) -> Item:
     """Return what a call returns."""
     return call()
+
+
+HAS_LOOPS = False
+"""Whether a caller may be in another event loop than the one that something belongs to."""
+
+
+def place() -> tuple[Callable[[], object], object]:
+    """There are no loops to tell apart."""
+    return _nowhere, None
+
+
+def _nowhere() -> None:
+    pass
+
+
+me = threading.get_ident
+"""What is different for every thread."""
+
+
+def notify(callback: Callable[[Item], object], subject: Item) -> None:
+    """Call what the user gave."""
+    callback(subject)
+
+
+def shield() -> AbstractContextManager[object]:
+    """Threads are not cancelled."""
+    return nullcontext()
+
+
+def background(name: str, run: Callable[[], None]) -> None:
+    """Run something beside the caller, until it returns; the interpreter does not wait for it at its end."""
+    threading.Thread(target=run, name=name, daemon=True).start()
 
 
 def each(next_item: Callable[[], Item | None]) -> Iterator[Item]:

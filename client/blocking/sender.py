@@ -56,10 +56,10 @@ class Sender:
     def one(self, name: str, record: Record, durability: int, deadline: Deadline) -> Receipt:
         """Store one message."""
         for attempt in range(MAX_REROUTES):
-            topic = self._topic(name, record.partition, deadline)
+            topic = self.topic(name, record.partition, deadline)
             check_size(record.size, self.session.max_message_bytes(topic))
             connection = self._connection(deadline)
-            delivery = self._locked(partial(self._join, connection, topic, record, durability, deadline))
+            delivery = self.locked(partial(self._join, connection, topic, record, durability, deadline))
             try:
                 self._deliver(delivery, connection, deadline)
             except UnknownTopicIdError:
@@ -73,7 +73,7 @@ class Sender:
     def many(self, name: str, columns: Columns, durability: int, deadline: Deadline) -> ReceiptBatch:
         """Store many messages."""
         for attempt in range(MAX_REROUTES):
-            topic = self._topic(name, columns.highest_partition, deadline)
+            topic = self.topic(name, columns.highest_partition, deadline)
             batch = _Many(topic, len(columns))
             try:
                 self._send_all(columns, batch, durability, deadline)
@@ -85,7 +85,7 @@ class Sender:
             return batch.receipts(durability)
         raise AssertionError("the loop returns or raises")
 
-    def _topic(self, name: str, partition: int | None, deadline: Deadline) -> TopicEntry:
+    def topic(self, name: str, partition: int | None, deadline: Deadline) -> TopicEntry:
         """Return the topic, made if need be; asked for anew if it did not have that partition when last seen."""
         try:
             topic = self.session.topic(name, deadline, auto_create=True)
@@ -93,14 +93,14 @@ class Sender:
                 self.session.directory.forget(topic.name)
                 topic = self.session.topic(name, deadline, auto_create=True)
         except TidelogError as error:
-            raise _with_details(error, stored=False) from None
+            raise with_details(error, stored=False) from None
         return topic
 
     def _connection(self, deadline: Deadline) -> Connection:
         try:
             return self._link.connection(deadline)
         except TidelogError as error:
-            raise _with_details(error, stored=False) from None
+            raise with_details(error, stored=False) from None
 
     def _join(
         self, connection: Connection, topic: TopicEntry, record: Record, durability: int, deadline: Deadline
@@ -108,17 +108,17 @@ class Sender:
         """Take one record in, and send what can be sent."""
         partition = self._choose_partition(topic, record)
         delivery = self._outbox.join(topic.id, partition, record, durability=durability, deadline=deadline.at)
-        if self._pump(connection) != math.inf:
+        if self.pump(connection) != math.inf:
             delivery.stir()  # something is to be sent after a pause
         return delivery
 
     def _submit(self, connection: Connection, topic: TopicEntry, parcel: Parcel) -> None:
         """Take a whole batch in, and send what can be sent."""
         self._outbox.submit(topic.id, parcel)
-        if self._pump(connection) != math.inf:
+        if self.pump(connection) != math.inf:
             parcel.deliveries[0].stir()
 
-    def _locked(self, change: Callable[[], Outcome]) -> Outcome:
+    def locked(self, change: Callable[[], Outcome]) -> Outcome:
         """Change the outbox under the lock, as a whole or, if something unforeseen strikes in the middle, anew."""
         with self._lock:
             try:
@@ -149,16 +149,16 @@ class Sender:
                 connection = self._connection(deadline)
                 parcel = parcel_of(chunk, durability, runtime.wall_us(), deadline.at, batch.group)
                 batch.pending.append((chunk, parcel.deliveries[0]))
-                self._locked(partial(self._submit, connection, topic, parcel))
+                self.locked(partial(self._submit, connection, topic, parcel))
             while batch.pending:
                 self._collect(batch, deadline)
         except TidelogError as error:
             batch.group.error = batch.group.error or error
             self._settle(batch, deadline)
-            raise _with_details(error, acknowledged=batch.acknowledged) from None
+            raise with_details(error, acknowledged=batch.acknowledged) from None
         finally:
             for _, delivery in batch.pending:
-                self._locked(partial(self._outbox.withdraw, delivery))
+                self.locked(partial(self._outbox.withdraw, delivery))
 
     def _collect(self, batch: _Many, deadline: Deadline) -> None:
         """Wait for the oldest batch on the way."""
@@ -175,7 +175,7 @@ class Sender:
             try:
                 self._deliver(delivery, self._connection(deadline), deadline)
             except TidelogError:
-                self._locked(partial(self._outbox.withdraw, delivery))
+                self.locked(partial(self._outbox.withdraw, delivery))
                 continue
             batch.stored(chunk, delivery)
 
@@ -194,14 +194,14 @@ class Sender:
                         raise deadline.timed_out(f"no answer from {self._link.address}")
                 connection = self._link.connection(deadline)
                 delivery.is_stirred = False
-                until = min(self._locked(partial(self._pump, connection)), deadline.at)
+                until = min(self.locked(partial(self.pump, connection)), deadline.at)
         except TidelogError as error:
-            undelivered = self._locked(partial(self._give_up, delivery, error))
+            undelivered = self.locked(partial(self._give_up, delivery, error))
             if undelivered is not None:
                 raise undelivered from error
         finally:
             if not delivery.done:
-                self._locked(partial(self._outbox.withdraw, delivery))
+                self.locked(partial(self._outbox.withdraw, delivery))
         if delivery.error is not None:
             raise delivery.error
 
@@ -212,10 +212,10 @@ class Sender:
             return None
         if self._outbox.withdraw(delivery):
             refusal = delivery.parcel.refusal if isinstance(error, TimedOutError) else None
-            return _with_details(refusal or error, stored=False)
+            return with_details(refusal or error, stored=False)
         return OutcomeUnknownError(f"{error}; it was sent, and is stored once or not at all", **error.details)
 
-    def _pump(self, connection: Connection) -> float:
+    def pump(self, connection: Connection) -> float:
         """Send what the outbox has to send, and return when it is to be asked again; the lock is held."""
         now = runtime.now()
         while connection.error is None:
@@ -236,7 +236,7 @@ class Sender:
             self._outbox.answered(send, answer, runtime.now(), runtime.chance())
             if isinstance(answer, ProduceReply):
                 self.session.directory.seen(answer.metadata_version)
-        self._pump(connection)
+        self.pump(connection)
 
 
 class _Many:
@@ -307,5 +307,6 @@ def _receipt(topic: TopicEntry, delivery: Delivery) -> Receipt:
     )
 
 
-def _with_details(error: TidelogError, **details: str | int | float | bool | None) -> TidelogError:
+def with_details(error: TidelogError, **details: str | int | float | bool | None) -> TidelogError:
+    """Return an error like this one with more details."""
     return type(error)(error.message, **{**error.details, **details})

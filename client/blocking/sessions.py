@@ -8,6 +8,7 @@ another event loop it moves, as long as nothing waits in the first. Several thre
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ...protocol.errors import ClosedError
 from ..core.url import Target
@@ -59,6 +60,12 @@ class Sessions:
         if self._closed is not None:
             raise ClosedError(self._closed.message)
         return self._make_link
+
+    def producer_session(self) -> Callable[[], Session]:
+        """Return what makes the session of a producer, which has a connection and batches in flight of its own."""
+        if self._closed is not None:
+            raise ClosedError(self._closed.message)
+        return partial(Session, self._target, *self._names)
 
     def _make_link(self) -> Link:
         return Link(self._target.servers, *self._names, runtime.Lock(), READER_QUIET_S)

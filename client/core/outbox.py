@@ -59,6 +59,12 @@ class Outbox:
         """Take a whole batch."""
         self._submit(self._lane(topic_id, parcel.partition), parcel)
 
+    def submit_once(self, topic_id: int, parcel: Parcel) -> None:
+        """Take a whole batch, unless it is here already: for a caller that was interrupted and does not know."""
+        lane = self._lane(topic_id, parcel.partition)
+        if parcel.encoded is None and parcel not in lane.unsent:
+            self._submit(lane, parcel)
+
     def withdraw(self, delivery: Delivery) -> bool:
         """Its caller does not wait any more. Return whether it is certain that it was not stored."""
         parcel = delivery.parcel

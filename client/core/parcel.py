@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol.batch import RoutingColumns, encode_batch
+from ...protocol.batch import Codec, RoutingColumns, encode_batch
 from ...protocol.columns import DEDUP_ID
 from ...protocol.dedup_id import NO_DEDUP_ID
 from ...protocol.errors import Detail, TidelogError
@@ -67,6 +67,7 @@ class Parcel:
     """The records of one batch, for one partition, with one priority, asking for one durability."""
 
     __slots__ = (
+        "codec",
         "deadline",
         "dedup_ids",
         "deliveries",
@@ -99,6 +100,7 @@ class Parcel:
         self.headers: Sequence[Sequence[Pair]] | None = None
         self.timestamps_us: Sequence[int] | npt.NDArray[np.int64] | None = None
         self.dedup_ids: npt.NDArray[np.void] | None = None
+        self.codec = Codec.NONE
         self.deliveries: list[Delivery] = []
         self.group: Group | None = None
         self.size: int = 0
@@ -130,6 +132,7 @@ class Parcel:
             timestamps_us=self.timestamps_us,
             timestamp_us=self.timestamp_us if self.timestamps_us is None else None,
             priority=self.priority,
+            codec=self.codec,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=sequence & SEQUENCE_MASK,

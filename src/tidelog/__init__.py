@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .client.aio.client import AsyncClient
     from .client.aio.consumer import AsyncConsumer
+    from .client.aio.producer import AsyncProducer
     from .client.aio.replay import AsyncReplay
     from .client.blocking.client import Client
     from .client.blocking.consumer import Consumer
+    from .client.blocking.producer import Producer
     from .client.blocking.replay import Replay
+    from .client.delivery import DeliveryReport, ProducerStatistics
     from .client.errors import (
         BatchTooLargeError,
         BrokerClosingError,
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncClient",
     "AsyncConsumer",
+    "AsyncProducer",
     "AsyncReplay",
     "BatchTooLargeError",
     "BrokerClosingError",
@@ -95,6 +99,7 @@ __all__ = [
     "CorruptError",
     "DecodeError",
     "DeliveryError",
+    "DeliveryReport",
     "DiskFullError",
     "FailedMessage",
     "ForkedError",
@@ -115,7 +120,9 @@ __all__ = [
     "OverloadedError",
     "Pong",
     "Priority",
+    "Producer",
     "ProducerFencedError",
+    "ProducerStatistics",
     "ProtocolError",
     "RangeNotAvailableError",
     "Receipt",
@@ -146,15 +153,19 @@ _HOMES = {
     "AsyncClient": "client.aio.client",
     "AsyncConsumer": "client.aio.consumer",
     "AsyncReplay": "client.aio.replay",
+    "AsyncProducer": "client.aio.producer",
     "Client": "client.blocking.client",
     "Consumer": "client.blocking.consumer",
     "Headers": "client.headers",
+    "DeliveryReport": "client.delivery",
     "Health": "client.health",
     "Message": "client.message",
     "MessageBatch": "client.message_batch",
     "Pong": "client.health",
     "Priority": "client.priority",
     "Receipt": "client.receipt",
+    "Producer": "client.blocking.producer",
+    "ProducerStatistics": "client.delivery",
     "ReceiptBatch": "client.receipt",
     "Replay": "client.blocking.replay",
     "Topic": "client.topic",

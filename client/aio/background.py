@@ -1,0 +1,129 @@
+"""Look after a producer while nobody calls it: send what has lingered, take answers in, repeat, report.
+
+A task of the event loop, or a thread. It refers to the producer only while there is something to do: one that was
+dropped without `close` is so delivered, and then gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import weakref
+from functools import partial
+
+from ...protocol.errors import ClosedError
+from ..core.ledger import Mark
+from ..core.rows import Rows
+from . import runtime
+from .dispatcher import Dispatcher, moment
+
+BUSY_S = 0.005
+"""So long after a batch was full the sender is taken to be at it still, and to take answers in itself. A background
+that waited for the socket meanwhile would ask for the interpreter lock at every answer; asleep, it asks 200 times a
+second."""
+
+MAX_ROUND_S = 1.0
+"""One round of waiting for answers: what it missed, by a signal in the wrong instant, it notices then."""
+
+log = logging.getLogger("tidelog")
+
+
+class Background:
+    """The background of one dispatcher, made again when it was cancelled. `ready` is emptied by its end, so that the
+    next message looks what is the matter."""
+
+    def __init__(self, dispatcher: Dispatcher, ready: dict[str, Rows]) -> None:
+        self.dispatcher = dispatcher
+        self._ready = ready
+        self._is_running = False
+        self._bell = runtime.Bell()
+        self._mark: Mark | None = None
+        """While it waits for answers."""
+        self._wakes_at = 0.0
+        """When it looks again by itself."""
+
+    def __repr__(self) -> str:
+        return f"<Background of {self.dispatcher!r}, {'running' if self._is_running else 'not running'}>"
+
+    def __del__(self) -> None:
+        self._bell.set()
+
+    def start(self) -> None:
+        """Run, if it does not."""
+        if not self._is_running:
+            self._is_running = True
+            try:
+                runtime.background("tidelog-producer", partial(_tend, weakref.ref(self)))
+            except BaseException:
+                self._is_running = False
+                raise
+
+    def due_at(self, when: float) -> None:
+        """Something is to be done at that time: wake it if it would sleep longer."""
+        if self._wakes_at > when:
+            self.wake()
+
+    def wake(self) -> None:
+        """Have it look what there is to do."""
+        self._wakes_at = 0.0
+        self._bell.set()
+        mark, connection = self._mark, self.dispatcher.session.link.current
+        if mark is not None and connection is not None:
+            mark.stir()
+            connection.wake()
+
+    async def tend(self) -> float:
+        """Do what is due; return when to look again."""
+        dispatcher, now = self.dispatcher, moment()
+        buffer, ledger = dispatcher.buffer, dispatcher.ledger
+        dispatcher.locked(partial(buffer.cut_due, now))
+        busy_until = dispatcher.shipped_at + BUSY_S
+        if now.at < busy_until:
+            dispatcher.pump_and_take_in()
+            await dispatcher.reporter.report()
+            return min(buffer.next_due(), busy_until)
+        if not ledger.open:
+            return buffer.next_due()
+        mark = self._mark = Mark()
+        until = self._wakes_at = min(buffer.next_due(), now.at + MAX_ROUND_S)
+        ledger.wait_for_work(mark)
+        try:
+            await dispatcher.advance(mark, until)
+        finally:
+            self._mark, self._wakes_at = None, 0.0
+            ledger.leave(mark)
+        return runtime.now()
+
+    def lie_down(self, until: float) -> runtime.Bell:
+        """Return what wakes it before `until`; it rings already if there is something to do before."""
+        bell = self._bell = runtime.Bell()
+        self._wakes_at = until
+        dispatcher = self.dispatcher
+        is_waited_for = until == math.inf and dispatcher.ledger.open
+        if dispatcher.is_ended or dispatcher.buffer.next_due() < until or is_waited_for:
+            bell.set()
+        return bell
+
+    def ended(self) -> None:
+        """It returned, was cancelled, or its event loop ended."""
+        self._is_running = False
+        self._ready.clear()
+
+
+async def _tend(watched: weakref.ref[Background]) -> None:
+    try:
+        while (background := watched()) is not None and not background.dispatcher.is_ended:
+            until = await background.tend()
+            bell = background.lie_down(until)
+            kept = background if background.dispatcher.is_needed else None
+            del background
+            await bell.wait(until)
+            del kept
+    except ClosedError:
+        pass
+    except Exception:
+        log.exception("the background of a producer failed")
+    finally:
+        last = watched()
+        if last is not None:
+            last.ended()

@@ -1,0 +1,301 @@
+"""Move a producer's batches along: whoever calls does it, and a task of its own while nobody does.
+
+    send, batch full:   cut, encode, into the socket, take in what answers there are; no waiting
+    send, no room:      advance until there is
+    flush:              cut everything, advance until it is answered and reported
+    background:         cut what has lingered, advance; it sleeps through what a busy sender does itself
+
+`advance` is one round: give up what took too long, report, look up topics that changed, connect, send, wait for
+answers. Any number of callers may be in it; the connection makes one of them the reader.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from ...protocol.errors import (
+    BufferFullError,
+    CannotConnectError,
+    ClosedError,
+    ConnectionLostError,
+    OutcomeUnknownError,
+    TidelogError,
+    TimedOutError,
+    TooManyConnectionsError,
+)
+from ..core.backoff import Backoff
+from ..core.consignment import Consignment
+from ..core.deadline import Deadline
+from ..core.intake import Buffer, Intake, Now
+from ..core.ledger import Mark
+from ..core.producing import ProducerOptions
+from ..delivery import DeliveryReport
+from . import runtime
+from .connection import Connection
+from .reporter import Reporter
+from .sender import Sender, with_details
+from .session import Session
+
+Outcome = TypeVar("Outcome")
+
+LOOKUP_S = 5.0
+"""For looking a topic up anew; then what is late is given up first, and it is tried again."""
+
+_PASSING = (CannotConnectError, ConnectionLostError, TimedOutError, TooManyConnectionsError)
+
+
+class Dispatcher:
+    """What is behind one producer in its process and event loop."""
+
+    def __init__(
+        self,
+        session: Session,
+        options: ProducerOptions,
+        on_delivery: Callable[[DeliveryReport], object] | None,
+    ) -> None:
+        self.session = session
+        self.sender = Sender(session)
+        self.buffer = Buffer(options, session.outbox, reports=on_delivery is not None)
+        self.ledger = self.buffer.ledger
+        self.is_ended = False
+        self.shipped_at = -math.inf
+        """When a batch was full last."""
+        self.reporter = Reporter(self, on_delivery)
+        self._options = options
+        self._trouble: TidelogError | None = None
+        self._backoff = Backoff()
+
+    def __repr__(self) -> str:
+        return f"<Dispatcher of {self.buffer!r}>"
+
+    def __del__(self) -> None:
+        self.end()
+
+    @property
+    def lock(self) -> runtime.Lock:
+        """Of the session."""
+        return self.session.lock
+
+    @property
+    def to_report(self) -> deque[Consignment]:
+        """What is answered and not reported."""
+        return self.ledger.to_report
+
+    def reported(self, batch: Consignment) -> None:
+        """The user was told of a batch."""
+        self.locked(partial(self.ledger.close, batch))
+        self.wake_reader()
+
+    # -- what a sender does ----------------------------------------------------------------------------------------
+
+    async def open(self, name: str, partition: int | None, deadline: Deadline) -> Intake:
+        """Return the intake of a topic, looking it up if it is not known. Raises UnknownTopicError and the like."""
+        full_name = self.session.directory.full_name(name)
+        found = self.buffer.intakes.get(full_name)
+        if found is not None and not found.is_gone and (partition is None or partition < found.topic.partitions):
+            return found
+        topic = await self.sender.topic(name, partition, deadline)
+        sticky, limit = self.session.sticky(topic), self.session.max_message_bytes(topic)
+        return self.locked(partial(self.buffer.intake, topic, sticky, limit))
+
+    def ship(self, intake: Intake) -> None:
+        """Cut a topic's messages, send what can be sent, and take in what answers there are."""
+        self.locked(partial(self._cut_and_pump, intake))
+        self.take_in()
+        self.shipped_at = runtime.now()
+
+    async def make_room(self, intake: Intake, size: int, append: Callable[[], None], deadline: Deadline) -> None:
+        """Call `append` once there is room for a message of this size. Raises BufferFullError at the deadline."""
+        take = partial(self._take, intake, size, append)
+        if self.locked(take):
+            return
+        self.ship(intake)
+        await self.reporter.report()
+        await runtime.checkpoint()
+        if self.locked(take):
+            return
+        for other in [*self.buffer.filling]:
+            self.ship(other)
+        mark = Mark()
+        self.ledger.wait_for_room(mark)
+        try:
+            while not self.locked(take):
+                if runtime.now() >= deadline.at:
+                    raise BufferFullError(
+                        f"no room for a message of {size} bytes within {deadline.seconds:g} s: {self.ledger.bytes}"
+                        f" bytes wait for an answer, and buffer_bytes is {self._options.buffer_bytes}",
+                        stored=False,
+                    )
+                await self.advance(mark, deadline.at)
+        finally:
+            self.ledger.leave(mark)
+
+    def _take(self, intake: Intake, size: int, append: Callable[[], None]) -> bool:
+        if not self.buffer.admit(intake, size, moment()):
+            return False
+        append()
+        return True
+
+    def _cut_and_pump(self, intake: Intake) -> None:
+        if self.session.directory.find(intake.topic.name) is None:
+            self.buffer.dated[intake] = None
+        self.buffer.cut(intake, moment())
+        self._pump()
+
+    def pump_and_take_in(self) -> None:
+        """Send what can be sent, and take in what answers there are."""
+        self.locked(self._pump)
+        self.take_in()
+
+    def take_in(self) -> None:
+        """Take in what answers there are."""
+        connection = self.session.link.current
+        if connection is not None:
+            self._guarded(connection.take_in)
+
+    def _pump(self) -> float:
+        connection = self.session.link.current
+        return math.inf if connection is None else self.sender.pump(connection)
+
+    def locked(self, change: Callable[[], Outcome]) -> Outcome:
+        """Change what is known, as a whole or anew."""
+        with self.session.lock:
+            if self.ledger.is_in_doubt:
+                self.sender.locked(self.buffer.recount)
+            return self._guarded(partial(self.sender.locked, change))
+
+    def _guarded(self, step: Callable[[], Outcome]) -> Outcome:
+        try:
+            return step()
+        except TidelogError:
+            raise
+        except BaseException:
+            self.ledger.is_in_doubt = True
+            raise
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    async def advance(self, mark: Mark, until: float) -> None:
+        """Go on until `mark` is done or there is something else to do, `until` at the latest."""
+        mark.is_stirred = False
+        now = runtime.now()
+        self.locked(partial(self._give_up_late, now))
+        await self.reporter.report()
+        if mark.done:
+            return
+        deadline = self.ledger.next_deadline()
+        at = until if deadline is None else min(until, deadline)
+        try:
+            connection = await self.session.link.connection(Deadline(at, max(at - now, 0.0)))
+            self._trouble = None
+            await self.look_up(min(at, now + LOOKUP_S))
+            due = self.locked(partial(self.sender.pump, connection))
+            await self._wait(connection, mark, min(at, due))
+        except ClosedError:
+            raise
+        except _PASSING as error:
+            self._trouble = error
+        except TidelogError as error:  # a stranger at the address, say: it may be the broker again in a while
+            self._trouble = error
+            await runtime.Bell().wait(min(at, now + self._backoff.pause(runtime.chance())))
+
+    async def flush(self, deadline: Deadline) -> None:
+        """Cut everything, and go on until it is answered and reported. Raises TimedOutError."""
+        waiting = self.locked(partial(self.buffer.cut_all, moment()))
+        while True:
+            mark = Mark()
+            self.locked(partial(self.ledger.wait_for_all, mark))
+            try:
+                while not mark.done:
+                    if runtime.now() >= deadline.at:
+                        raise deadline.timed_out(f"{self.ledger.unanswered} messages are not answered")
+                    await self.advance(mark, deadline.at)
+            finally:
+                self.ledger.leave(mark)
+            if not waiting:
+                return
+            waiting = [intake for intake in waiting if not self.locked(partial(self.buffer.cut, intake, moment()))]
+
+    async def _wait(self, connection: Connection, mark: Mark, until: float) -> None:
+        try:
+            await connection.wait(mark, until)
+        except TidelogError:
+            raise
+        except BaseException:
+            self.ledger.is_in_doubt = True
+            raise
+
+    def _give_up_late(self, now: float) -> None:
+        for batch in self.ledger.expired(now):
+            self._give_up(batch, f"not delivered within {self._options.delivery_timeout:g} s")
+            self.wake_reader()
+
+    def _give_up(self, batch: Consignment, why: str) -> None:
+        """Say of a batch that it is not stored, or that nobody knows."""
+        if self.session.outbox.withdraw(batch.deliveries[0]):
+            reason = batch.refusal or self._trouble
+            error = TimedOutError(why) if reason is None else with_details(reason)
+            batch.error = with_details(error, stored=False)
+        else:
+            batch.error = OutcomeUnknownError(f"{why}; it was sent, and is stored once or not at all")
+        self.ledger.settle(batch)
+
+    def give_up_all(self, why: str) -> None:
+        """Give up everything that is not answered."""
+        self.buffer.cut_all(moment())
+        for batch in [*self.ledger.open]:
+            if not batch.is_settled:
+                self._give_up(batch, why)
+
+    def wake_reader(self) -> None:
+        """Have whoever reads look whether what it waits for was done by another."""
+        connection = self.session.link.current
+        if connection is not None and self.ledger.is_waited_for:
+            connection.wake()
+
+    async def look_up(self, until: float) -> None:
+        """Find out anew about topics that have changed, and send on what came back because of that."""
+        deadline = Deadline(until, LOOKUP_S)
+        for intake in self.buffer.stale() if self.ledger.returned else ():
+            self.session.forget(intake.topic)
+            try:
+                topic = await self.sender.topic(intake.topic.name, None, deadline)
+            except _PASSING:
+                raise
+            except TidelogError as error:
+                self.locked(partial(self._gone, intake, error))
+                continue
+            sticky, limit = self.session.sticky(topic), self.session.max_message_bytes(topic)
+            self.locked(partial(self.buffer.learn, intake, topic, sticky, limit))
+            self.locked(partial(self.buffer.follow, intake))
+        for intake in [*self.buffer.dated]:
+            topic = await self.sender.topic(intake.topic.name, None, deadline)
+            sticky, limit = self.session.sticky(topic), self.session.max_message_bytes(topic)
+            self.locked(partial(self.buffer.intake, topic, sticky, limit))
+
+    def _gone(self, intake: Intake, error: TidelogError) -> None:
+        intake.is_gone = True
+        for batch in [*self.ledger.returned]:
+            if batch.topic.name == intake.topic.name:
+                batch.error = with_details(error, stored=False)
+                self.ledger.settle(batch)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything that is not delivered."""
+        return bool(self.buffer.filling or self.ledger.open)
+
+    def end(self) -> None:
+        """Close the connection."""
+        self.is_ended = True
+        if not runtime.is_forked(self.session.home):
+            self.session.close(ClosedError("the producer is closed"))
+
+
+def moment() -> Now:
+    """Return what time it is."""
+    return Now(runtime.now(), runtime.wall_us())

@@ -1,0 +1,301 @@
+"""Send messages without waiting for each: they are gathered, go out as batches, and are reported or raised later."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import cast
+
+from ...protocol.errors import ClosedError, DeliveryError, TidelogError, TimedOutError
+from ..codec import Encoder, as_headers, encode_value
+from ..core.cutting import RECORD_OVERHEAD_BYTES
+from ..core.deadline import Deadline
+from ..core.intake import Intake
+from ..core.partitioner import choose_partition
+from ..core.producing import ProducerOptions
+from ..core.record import Data, DedupId, Record, check_size, make_record
+from ..core.rows import FULL, KEYED, VALUE, Extras, Rows
+from ..core.times import Duration, seconds
+from ..delivery import DeliveryReport, ProducerStatistics
+from ..headers import HeadersInput
+from ..process import Inherited, tell_after_fork
+from . import runtime
+from .background import BUSY_S, Background
+from .dispatcher import Dispatcher
+from .session import Session
+
+HAS_LOOPS = runtime.HAS_LOOPS
+
+NORMAL_PRIORITY = 4
+
+LEAVING_S = 5.0
+"""How long leaving the block by an exception may take, so that it is not swallowed by a broker that is away."""
+
+MAX_EAGER_IN_FLIGHT = 2
+"""With no linger a message goes at once while no more batches than this are unanswered, and else shares the next."""
+
+log = logging.getLogger("tidelog")
+
+
+class AsyncProducer(Inherited):
+    """Sends messages in batches, over a connection of its own; any number of tasks may send and flush.
+
+    Order is kept for each task, key and priority, through lost connections and repeats, and each message is stored
+    once. When a batch fails for good, later ones go on: what failed is in the report of its batch, and in the
+    DeliveryError of the next `flush` or of leaving the block.
+
+        async with client.producer() as producer:
+            for value in source:
+                await producer.send("orders", value)
+    """
+
+    def __init__(
+        self,
+        make_session: Callable[[], Session],
+        options: ProducerOptions,
+        on_delivery: Callable[[DeliveryReport], object] | None,
+        encoder: Encoder[object] | None,
+    ) -> None:
+        self._ready: dict[str, Rows] = {}
+        """Where a message may be appended at once, by the topic as the user writes it; empty if anything is amiss."""
+        self._encoder = encoder
+        self._ask: Callable[[], object] = lambda: None
+        self._here: object = None
+        self._make_session = make_session
+        self._options = options
+        self._on_delivery = on_delivery
+        self._background: Background | None = None
+        self._lock = runtime.Lock()
+        self._is_closing = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closing else "open"
+        return f"<{type(self).__name__} {state}, {self.statistics().buffered} messages not answered>"
+
+    def __reduce__(self) -> str:
+        raise TypeError("a producer has a connection and cannot be pickled; pickle the client, and make another there")
+
+    def __del__(self) -> None:
+        background: Background | None = getattr(self, "_background", None)
+        if background is None or self._is_closing or runtime.is_forked(background.dispatcher.session.home):
+            return
+        warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
+        background.wake()
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        with runtime.shield():
+            try:
+                await self.close(LEAVING_S)
+            except TidelogError as problem:
+                log.warning("leaving a producer by %s: %s", type(error).__name__, problem)
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: object,
+        *,
+        key: Data = None,
+        headers: HeadersInput | None = None,
+        priority: int = NORMAL_PRIORITY,
+        partition: int | None = None,
+        timestamp: datetime | None = None,
+        dedup_id: DedupId | None = None,
+        tag: object = None,
+    ) -> None:
+        """Take one message; it is on its way when its batch is full, or `linger` later.
+
+        If this raises, the message was not taken, and nothing it raises is about an earlier one: TypeError and the
+        like for what may not be sent, UnknownTopicError, MessageTooLargeError, BufferFullError when there was no room
+        for `max_block`. `tag` is anything, and comes back in the report.
+        """
+        rows = self._ready.get(topic)
+        data = value if type(value) is bytes else value.encode() if type(value) is str else None
+        code = key if type(key) is bytes else key.encode() if type(key) is str else None
+        if (
+            rows is not None
+            and data is not None
+            and headers is None
+            and priority is NORMAL_PRIORITY
+            and partition is None
+            and timestamp is None
+            and dedup_id is None
+            and (code is not None or key is None)
+            and not (HAS_LOOPS and self._ask() != self._here)
+        ):
+            size = len(data) if code is None else len(data) + len(code)
+            left, width = rows.left - size - RECORD_OVERHEAD_BYTES, rows.width
+            if left >= 0 and size <= rows.limit and (width != VALUE or (code is None and tag is None)):
+                rows.left = left
+                if width == VALUE:
+                    rows.items.append(data)
+                else:
+                    rows.items += (data, code, tag) if width == KEYED else (data, code, tag, None)
+                return
+        await self._send(topic, value, key, headers, priority, partition, timestamp, dedup_id, tag)
+
+    async def _send(
+        self,
+        topic: str,
+        value: object,
+        key: Data,
+        headers: HeadersInput | None,
+        priority: int,
+        partition: int | None,
+        timestamp: datetime | None,
+        dedup_id: DedupId | None,
+        tag: object,
+    ) -> None:
+        """Take a message that is not plain, or not at once."""
+        background = self._usable()
+        dispatcher = background.dispatcher
+        if self._encoder is not None:
+            headers = as_headers(headers)
+            value = encode_value(self._encoder, value, headers)
+        record = make_record(
+            cast("Data", value),
+            key=key,
+            headers=headers,
+            priority=priority,
+            partition=partition,
+            timestamp=timestamp,
+            now_us=runtime.wall_us(),
+            dedup_id=dedup_id,
+        )
+        deadline = _deadline(self._options.max_block)
+        intake = await dispatcher.open(topic, record.partition, deadline)
+        check_size(record.size, intake.rows.limit)
+        extras = _extras(record, dedup_id)
+        if extras is not None:
+            found = intake.topic
+            choose_partition(record, found.partitions, found.shown, id_chooses=found.id_chooses)
+        background.start()
+        await dispatcher.make_room(intake, record.size, partial(self._append, intake, record, extras, tag), deadline)
+        if self._encoder is None and not self._is_closing:
+            self._ready[topic] = intake.rows
+        self._hurry(background, intake)
+
+    def _append(self, intake: Intake, record: Record, extras: Extras | None, tag: object) -> None:
+        """Append a message that there is room for."""
+        if self._is_closing:
+            raise ClosedError("the producer is closed")
+        is_bare = record.key is None and tag is None
+        intake.widen(FULL if extras is not None else VALUE if is_bare else KEYED)
+        intake.rows.append(record.value, record.key, tag, extras)
+
+    def _hurry(self, background: Background, intake: Intake) -> None:
+        """See to it that a message goes out in time."""
+        dispatcher = background.dispatcher
+        due = intake.began + self._options.linger
+        if not self._options.linger:
+            intake.rows.left = 0
+            if dispatcher.session.outbox.in_flight < MAX_EAGER_IN_FLIGHT:
+                dispatcher.ship(intake)
+        background.due_at(min(due, dispatcher.shipped_at + BUSY_S) if dispatcher.ledger.open else due)
+
+    def _usable(self) -> Background:
+        """Return what does the work. Raises ClosedError, ForkedError, WrongLoopError."""
+        if self._is_closing:
+            raise ClosedError("the producer is closed")
+        background = self._background
+        if background is not None:
+            runtime.check_home(background.dispatcher.session.home, "producer")
+            return background
+        with self._lock:
+            if self._background is None:
+                self._ask, self._here = runtime.place()
+                dispatcher = Dispatcher(self._make_session(), self._options, self._on_delivery)
+                self._background = Background(dispatcher, self._ready)
+                tell_after_fork(self)
+            return self._background
+
+    def inherited(self) -> None:
+        """This is a child after a fork: what was taken is the parent's to send."""
+        self._ready.clear()
+        if self._background is not None:
+            self._background.dispatcher.session.abandon()
+
+    # -- ends ------------------------------------------------------------------------------------------------------
+
+    async def flush(self, timeout: Duration | None = None) -> None:
+        """Return when everything sent before is as durable as was asked for, and reported.
+
+        Raises DeliveryError for all that failed since the last time. TimedOutError when `timeout` seconds passed
+        first: nothing is lost by that. Without a timeout it takes at most `delivery_timeout`.
+        """
+        limit = math.inf if timeout is None else seconds("timeout", timeout)
+        if self._background is None and not self._is_closing:
+            return
+        dispatcher = self._usable().dispatcher
+        dispatcher.reporter.check_not_reporting("flush()")
+        await dispatcher.flush(_deadline(limit))
+        _raise_failures(dispatcher)
+
+    async def close(self, timeout: Duration | None = None) -> None:
+        """Flush, and close the connection. What is not delivered after `timeout` seconds is given up.
+
+        Raises DeliveryError for all that failed since the last flush, or was given up.
+        """
+        limit = math.inf if timeout is None else seconds("timeout", timeout)
+        background = self._background
+        if self._is_closing or background is None or runtime.is_forked(background.dispatcher.session.home):
+            self._is_closing = True
+            return
+        dispatcher = self._usable().dispatcher
+        dispatcher.reporter.check_not_reporting("close()")
+        self._is_closing = True
+        self._ready.clear()
+        try:
+            await dispatcher.flush(_deadline(limit))
+        except TimedOutError:
+            pass
+        finally:
+            dispatcher.locked(partial(dispatcher.give_up_all, "the producer was closed"))
+            dispatcher.end()
+            background.wake()
+        await dispatcher.reporter.report()
+        _raise_failures(dispatcher)
+
+    def statistics(self) -> ProducerStatistics:
+        """Return what it has in hand and has done."""
+        if self._background is None:
+            return ProducerStatistics(0, 0, 0, 0, 0, 0)
+        dispatcher = self._background.dispatcher
+        buffered, used, sent = dispatcher.buffer.statistics()
+        ledger = dispatcher.ledger
+        in_flight = dispatcher.session.outbox.in_flight
+        return ProducerStatistics(sent, ledger.delivered, ledger.failed, buffered, used, in_flight)
+
+
+def _deadline(limit: float) -> Deadline:
+    return Deadline.after(None if limit == math.inf else limit, runtime.now())
+
+
+def _extras(record: Record, dedup_id: DedupId | None) -> Extras | None:
+    is_plain = record.priority == NORMAL_PRIORITY and record.partition is None and not record.has_own_time
+    if is_plain and not record.pairs and record.dedup_id is None:
+        return None
+    time_us = record.timestamp_us if record.has_own_time else None
+    return Extras(record.pairs, record.priority, record.partition, time_us, record.dedup_id, dedup_id)
+
+
+def _raise_failures(dispatcher: Dispatcher) -> None:
+    failures, count = dispatcher.locked(dispatcher.ledger.take_failures)
+    if count:
+        what = "message was" if count == 1 else "messages were"
+        first = failures[0].error
+        raise DeliveryError(f"{count} {what} not delivered, the first because: {first}", failed=failures, count=count)

@@ -1,0 +1,236 @@
+"""The batches of a producer.
+
+Rows --consign--> Consignment --outbox--> answered, refused or given up: settled --> reported, if that is asked for
+                       ^                     |
+                       '-- consigned anew ---' the topic's id is gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+
+from ...protocol.batch import Codec
+from ...protocol.columns import DEDUP_ID
+from ...protocol.dedup_id import NO_DEDUP_ID
+from ...protocol.errors import Detail, FailedMessage, SentRecord, TidelogError, UnknownTopicIdError
+from ...protocol.limits import MAX_RECORDS_PER_BATCH
+from ...protocol.messages import BatchResult
+from .cutting import DedupIds, Int64s, Table, cut
+from .directory import TopicEntry
+from .grouping import Chosen, groups, spread
+from .parcel import Delivery, Parcel
+from .partitioner import NO_PARTITION, StickyPartitioner
+from .rows import Extras, Messages
+from .times import from_us
+
+MAX_REROUTES = 3
+"""How often a batch follows its topic to another id; more often it is not somebody who made the topic again."""
+
+DEFAULT_PRIORITY = 4
+
+
+class Owner(Protocol):
+    """Who keeps account of a producer's batches."""
+
+    durability: int
+    codec: Codec
+
+    def settle(self, consignment: Consignment) -> None:
+        """A batch is answered, or given up."""
+        ...
+
+    def give_back(self, consignment: Consignment) -> None:
+        """A batch was refused because its topic has no such id any more."""
+        ...
+
+    def stir(self) -> None:
+        """Have everybody who waits look again."""
+        ...
+
+
+class _Delivery(Delivery):
+    """Nobody sits and waits for one batch of a producer: whoever waits for anything is to look again."""
+
+    __slots__ = ()
+
+    def stir(self) -> None:
+        """Have those who wait look again."""
+        parcel = self.parcel
+        assert isinstance(parcel, Consignment)
+        parcel.owner.stir()
+
+
+class Consignment(Parcel):
+    """One batch of a producer."""
+
+    __slots__ = (
+        "error",
+        "is_counted",
+        "is_reported",
+        "is_settled",
+        "messages",
+        "number",
+        "owner",
+        "promised",
+        "reroutes",
+        "result",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        owner: Owner,
+        topic: TopicEntry,
+        messages: Messages,
+        table: Table,
+        *,
+        partition: int,
+        priority: int,
+        began_us: int,
+        deadline: float,
+    ) -> None:
+        super().__init__(partition, priority, owner.durability, began_us, deadline)
+        self.values, self.keys, self.headers = table.values, table.keys, table.headers
+        self.timestamps_us, self.dedup_ids = table.timestamps_us, table.dedup_ids
+        self.size, self.codec = table.size(), owner.codec
+        self.owner, self.topic, self.messages = owner, topic, messages
+        self.number = 0
+        self.reroutes = 0
+        self.result: BatchResult | None = None
+        self.promised = 0
+        self.error: TidelogError | None = None
+        self.is_settled = self.is_counted = self.is_reported = False
+        self.deliveries.append(_Delivery(self))
+
+    def __repr__(self) -> str:
+        return f"<Consignment {self.number} of {len(self)} to {self.topic.shown}/{self.partition}>"
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def answered(self, result: BatchResult, durability: int) -> None:
+        """It is stored."""
+        if not self.is_settled:
+            self.result, self.promised = result, durability
+            self.owner.settle(self)
+        super().answered(result, durability)
+
+    def refused(self, error: TidelogError, **details: Detail) -> None:
+        """It is not stored, or that is not known; if its topic has another id now, it may follow."""
+        if self.is_settled:
+            return
+        if isinstance(error, UnknownTopicIdError) and self.reroutes < MAX_REROUTES:
+            self.owner.give_back(self)
+            return
+        self.error = type(error)(error.message, **{**error.details, **details})
+        self.owner.settle(self)
+
+    def failures(self, most: int) -> list[FailedMessage]:
+        """Return its messages, `most` of them at most, and why they are not delivered."""
+        assert self.error is not None
+        return [FailedMessage(self._record(row), self.tag(row), self.error) for row in range(min(len(self), most))]
+
+    def tag(self, row: int) -> object:
+        """Return what a message was sent with."""
+        return None if self.messages.tags is None else self.messages.tags[row]
+
+    def _record(self, row: int) -> SentRecord:
+        messages = self.messages
+        extras = None if messages.extras is None else messages.extras[row]
+        time_us = None if extras is None else extras.timestamp_us
+        return SentRecord(
+            self.topic.shown,
+            messages.values[row],
+            None if messages.keys is None else messages.keys[row],
+            [] if extras is None else extras.pairs,
+            self.priority,
+            self.partition,
+            None if time_us is None else from_us(time_us),
+            None if extras is None else extras.given_id,
+        )
+
+
+def consign(
+    owner: Owner,
+    messages: Messages,
+    topic: TopicEntry,
+    sticky: StickyPartitioner,
+    *,
+    target_bytes: int,
+    began_us: int,
+    deadline: float,
+) -> list[Consignment]:
+    """Return the batches of some messages: those of one partition and priority in order."""
+    table = _table(messages, began_us)
+    chosen = _partitions(messages, table, topic, sticky)
+    made: list[Consignment] = []
+    for partition, priority, rows in groups(chosen, _priorities(messages), len(table)):
+        group, group_table = (messages, table) if rows is None else (messages.take(rows), table.take(rows))
+        for at, part in _parts(group_table, target_bytes):
+            made.append(
+                Consignment(
+                    owner,
+                    topic,
+                    group if len(part) == len(group) else group.part(at, at + len(part)),
+                    part,
+                    partition=sticky.advance(topic.partitions) if partition == NO_PARTITION else partition,
+                    priority=priority,
+                    began_us=began_us,
+                    deadline=deadline,
+                )
+            )
+    return made
+
+
+def _parts(table: Table, target_bytes: int) -> Iterator[tuple[int, Table]]:
+    """Cut a table; not for the sake of a little more than a batch, so that no batch of a few messages follows."""
+    is_one = table.size() <= target_bytes * 5 // 4 and len(table) <= MAX_RECORDS_PER_BATCH
+    return iter([(0, table)]) if is_one else cut(table, target_bytes)
+
+
+def _partitions(messages: Messages, table: Table, topic: TopicEntry, sticky: StickyPartitioner) -> Chosen:
+    chosen = spread(table.keys, table.dedup_ids, topic.partitions, id_chooses=topic.id_chooses)
+    if messages.extras is not None and any(each is not None and each.partition is not None for each in messages.extras):
+        asked = [NO_PARTITION if each is None or each.partition is None else each.partition for each in messages.extras]
+        wanted = np.array(asked, dtype=np.int32)
+        chosen = np.where(wanted == NO_PARTITION, chosen, wanted).astype(np.int32)
+    if not isinstance(chosen, int) and bool((chosen == NO_PARTITION).any()):
+        # Chosen before grouping: what goes to one partition keeps its order, whichever way it got there.
+        chosen = np.where(chosen == NO_PARTITION, sticky.advance(topic.partitions), chosen).astype(np.int32)
+    return chosen
+
+
+def _priorities(messages: Messages) -> int | list[int]:
+    if messages.extras is None:
+        return DEFAULT_PRIORITY
+    found = [DEFAULT_PRIORITY if each is None else each.priority for each in messages.extras]
+    return found[0] if len(set(found)) == 1 else found
+
+
+def _table(messages: Messages, began_us: int) -> Table:
+    if messages.extras is None:
+        return Table(messages.values, messages.keys, None, None)
+    extras = messages.extras
+    pairs = [[] if each is None else each.pairs for each in extras]
+    return Table(
+        messages.values,
+        messages.keys,
+        pairs if any(pairs) else None,
+        _times_us(extras, began_us),
+        _dedup_ids(extras),
+    )
+
+
+def _times_us(extras: list[Extras | None], began_us: int) -> Int64s | None:
+    times = [None if each is None else each.timestamp_us for each in extras]
+    if times.count(None) == len(times):
+        return None
+    return np.array([began_us if each is None else each for each in times], dtype=np.int64)
+
+
+def _dedup_ids(extras: list[Extras | None]) -> DedupIds | None:
+    ids = [NO_DEDUP_ID if each is None else each.dedup_id or NO_DEDUP_ID for each in extras]
+    return np.frombuffer(b"".join(ids), dtype=DEDUP_ID) if ids.count(NO_DEDUP_ID) < len(ids) else None

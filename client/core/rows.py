@@ -1,0 +1,136 @@
+"""Messages that a producer has taken and not yet made batches of: one list for each topic, appended to without a lock.
+
+    items   0  v k t  v k t  v k t | v k t          width 3: value, key, tag
+            |  '----- drawn -----'   came meanwhile
+            '- number: raised in the one step that takes what was drawn off the list
+
+Appending is one step of the interpreter (`list.append`, or `+=` with a tuple), so no other thread and no Ctrl-C ever
+sees half a message. Taking off is one step too (a slice is assigned), and changes the number in front: whoever is
+interrupted between making batches and taking off finds out by it which of the two was done. Measured: an append with
+a lock around it costs 300 ns more on a busy machine than one without, and `tuple`s of their own 100.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar, cast
+
+from ..headers import Pair
+from .cutting import Int64s
+
+Entry = TypeVar("Entry")
+
+VALUE, KEYED, FULL = 1, 3, 4
+"""How many items a message is: its value; with key and tag; and with what few messages have."""
+
+
+class Extras(NamedTuple):
+    """What few messages have."""
+
+    pairs: list[Pair]
+    priority: int
+    partition: int | None
+    timestamp_us: int | None
+    dedup_id: bytes | None
+    """Hashed."""
+    given_id: str | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages as columns; those that are None have nothing in any row."""
+
+    values: list[bytes | None]
+    keys: list[bytes | None] | None = None
+    tags: list[object] | None = None
+    extras: list[Extras | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: Int64s) -> Messages:
+        """Return these rows, in this order."""
+        places = cast("list[int]", rows.tolist())
+        return Messages(
+            [self.values[at] for at in places],
+            None if self.keys is None else [self.keys[at] for at in places],
+            None if self.tags is None else [self.tags[at] for at in places],
+            None if self.extras is None else [self.extras[at] for at in places],
+        )
+
+    def part(self, start: int, stop: int) -> Messages:
+        """Return rows `start` to `stop`."""
+        return Messages(
+            self.values[start:stop],
+            None if self.keys is None else self.keys[start:stop],
+            None if self.tags is None else self.tags[start:stop],
+            None if self.extras is None else self.extras[start:stop],
+        )
+
+
+class Drawn:
+    """What was on the list at some moment, until it is taken off."""
+
+    __slots__ = ("messages", "number", "stop")
+
+    def __init__(self, number: object, stop: int, messages: Messages) -> None:
+        self.number = number
+        self.stop = stop
+        self.messages = messages
+
+
+class Rows:
+    """The list of one topic, for messages of one width. `left` is how many bytes may be appended without asking; it
+    only guides, since several threads count it down."""
+
+    __slots__ = ("_drawn", "items", "left", "limit", "width")
+
+    def __init__(self, width: int, limit: int) -> None:
+        self.width = width
+        self.limit = limit
+        """No message of the topic may be larger."""
+        self.left = 0
+        self.items: list[object] = [0]
+        self._drawn: Drawn | None = None
+
+    def __len__(self) -> int:
+        return (len(self.items) - 1) // self.width
+
+    def append(self, value: bytes | None, key: bytes | None, tag: object, extras: Extras | None) -> None:
+        """Add a message that the width has room for."""
+        if self.width == VALUE:
+            self.items.append(value)
+        elif self.width == KEYED:
+            self.items += (value, key, tag)
+        else:
+            self.items += (value, key, tag, extras)
+
+    def draw(self) -> Drawn | None:
+        """Return what there is, without taking it off: the same again until `drop`. None if there is nothing."""
+        drawn = self._drawn
+        if drawn is None or drawn.number != self.items[0]:
+            stop = len(self.items)
+            if stop == 1:
+                return None
+            drawn = self._drawn = Drawn(self.items[0], stop, self._columns(stop))
+        return drawn
+
+    def drop(self, drawn: Drawn) -> None:
+        """Take off what was drawn."""
+        self.items[: drawn.stop] = [cast("int", drawn.number) + 1]
+        self._drawn = None
+
+    def _columns(self, stop: int) -> Messages:
+        width, items = self.width, self.items
+        values = cast("list[bytes | None]", items[1:stop:width])
+        if width == VALUE:
+            return Messages(values)
+        keys, tags = cast("list[bytes | None]", items[2:stop:width]), items[3:stop:width]
+        extras = cast("list[Extras | None]", items[4:stop:width]) if width == FULL else None
+        return Messages(
+            values, _unless_empty(keys), _unless_empty(tags), None if extras is None else _unless_empty(extras)
+        )
+
+
+def _unless_empty(column: list[Entry]) -> list[Entry] | None:
+    return column if column.count(cast("Entry", None)) < len(column) else None
