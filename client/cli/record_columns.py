@@ -125,8 +125,9 @@ class JsonLines:
             except ValueError as error:
                 bad = BadLineError(number, str(error))
                 break
-        # A column of times has no gaps, so messages with and without one of their own travel apart.
-        for _, run in groupby(records, key=lambda numbered: numbered[1].timestamp is None):
+        # A column of times has no gaps, so messages with and without one of their own travel apart. Those of$
+        # different priorities too: a call keeps order only within one, and a copy shall have that of its original.
+        for _, run in groupby(records, key=lambda numbered: (numbered[1].timestamp is None, numbered[1].priority)):
             yield _columns_of(list(run))
         if bad is not None:
             raise bad
