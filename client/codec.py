@@ -50,6 +50,13 @@ def check_codec(codec: object, *methods: str) -> None:
             )
 
 
+def checked_codec(codec: object) -> Codec[object] | None:
+    """Return what a client was given. Raises TypeError unless it is a codec or None."""
+    if codec is not None:
+        check_codec(codec, "encode", "decode")
+    return cast("Codec[object] | None", codec)
+
+
 def chosen_encoder(codec: Encoder[T] | Default | None, default: Encoder[object] | None) -> Encoder[object] | None:
     """Return what a call encodes with: what it was given, None for nothing, or else the client's. Raises TypeError."""
     if codec is DEFAULT:

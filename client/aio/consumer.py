@@ -8,19 +8,21 @@ from datetime import datetime, timedelta
 from itertools import islice
 from operator import length_hint
 from types import TracebackType
+from typing import Generic, cast
 
 from ...protocol.errors import InvalidRequestError
 from ...protocol.topic_name import full_name
+from ..codec import Decoder
 from ..core.bounds import Moment, parse_bound
 from ..core.position import Position
 from ..core.times import Duration, seconds
-from ..message import Message
+from ..message import AnyMessage
 from ..message_batch import MessageBatch
 from . import runtime
 from .reader import Reader
 
 
-class AsyncConsumer:
+class AsyncConsumer(Generic[AnyMessage]):
     """Iterate it for messages, or `batches()` for columns; one task iterates, any may call `stop()`.
 
     It reads over a connection of its own, which comes back by itself when it is lost. All ways of reading share one
@@ -30,17 +32,18 @@ class AsyncConsumer:
     position is comes from how many it has left.
     """
 
-    def __init__(self, reader: Reader, namespace: str) -> None:
+    def __init__(self, reader: Reader, namespace: str, decoder: Decoder[object] | None = None) -> None:
         self._reader = reader
         self._namespace = namespace
-        self._batch: MessageBatch | None = None
-        self._messages: list[Message] = []
-        self._items: Iterator[Message] = iter(self._messages)
+        self._decoder = decoder
+        self._batch: MessageBatch[AnyMessage] | None = None
+        self._messages: list[AnyMessage] = []
+        self._items: Iterator[AnyMessage] = iter(self._messages)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._reader!r}>"
 
-    async def __aenter__(self) -> AsyncConsumer:
+    async def __aenter__(self) -> AsyncConsumer[AnyMessage]:
         return self
 
     async def __aexit__(
@@ -50,26 +53,26 @@ class AsyncConsumer:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[Message]:
+    def __aiter__(self) -> AsyncIterator[AnyMessage]:
         return runtime.flatten(self._next_items)
 
-    def batches(self) -> AsyncIterator[MessageBatch]:
+    def batches(self) -> AsyncIterator[MessageBatch[AnyMessage]]:
         """Iterate over batches until `stop()` or the end."""
         return runtime.each(self._next_batch)
 
-    def messages(self, limit: int | None = None, idle_timeout: Duration | None = None) -> AsyncIterator[Message]:
+    def messages(self, limit: int | None = None, idle_timeout: Duration | None = None) -> AsyncIterator[AnyMessage]:
         """Iterate over at most `limit` messages, ending also when none came for `idle_timeout` seconds."""
         idle = math.inf if idle_timeout is None else seconds("idle_timeout", idle_timeout)
         if limit is None:
             return runtime.flatten(_Limited(self, None, idle).next_items)
         return runtime.flatten(_Limited(self, _count("limit", limit, 0), idle).next_items)
 
-    async def receive(self, max_messages: int = 1, timeout: Duration | None = None) -> list[Message]:
+    async def receive(self, max_messages: int = 1, timeout: Duration | None = None) -> list[AnyMessage]:
         """Return 1 to `max_messages` messages, or none when `timeout` passed, `stop()` was called or the end is
         reached."""
         most = _count("max_messages", max_messages, 1)
         until = math.inf if timeout is None else runtime.now() + seconds("timeout", timeout)
-        received: list[Message] = []
+        received: list[AnyMessage] = []
         items = await self._items_until(until)
         while items is not None:
             received += islice(items, most - len(received))
@@ -134,26 +137,32 @@ class AsyncConsumer:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _next_batch(self) -> MessageBatch | None:
+    async def _next_batch(self) -> MessageBatch[AnyMessage] | None:
         batch, left = self._batch, length_hint(self._items)
         if batch is not None and left:  # the rest of one that was begun message by message
             self._drop_items()
             return batch[len(batch) - left :]
-        return await self._reader.next_batch(math.inf)
+        return await self._batch_until(math.inf)
 
-    async def _next_items(self) -> Iterator[Message] | None:
+    async def _next_items(self) -> Iterator[AnyMessage] | None:
         return await self._items_until(math.inf)
 
-    async def _items_until(self, until: float) -> Iterator[Message] | None:
+    async def _items_until(self, until: float) -> Iterator[AnyMessage] | None:
         if length_hint(self._items):
             self._reader.check()
             return self._items
-        batch = await self._reader.next_batch(until)
+        batch = await self._batch_until(until)
         if batch is None:
             return None
         self._batch, self._messages = batch, batch.messages()
         self._items = iter(self._messages)
         return self._items
+
+    async def _batch_until(self, until: float) -> MessageBatch[AnyMessage] | None:
+        batch = await self._reader.next_batch(until)
+        if batch is not None and self._decoder is not None:
+            return cast("MessageBatch[AnyMessage]", batch.with_codec(self._decoder))
+        return cast("MessageBatch[AnyMessage] | None", batch)
 
     def _is_in_hand(self, position: Position) -> bool:
         batch = self._batch
@@ -178,15 +187,15 @@ class AsyncConsumer:
         return None if topic is None else full_name(topic, self._namespace)
 
 
-class _Limited:
+class _Limited(Generic[AnyMessage]):
     """Hands out lists until a number of messages is reached or none came for a while."""
 
-    def __init__(self, consumer: AsyncConsumer, left: int | None, idle_s: float) -> None:
+    def __init__(self, consumer: AsyncConsumer[AnyMessage], left: int | None, idle_s: float) -> None:
         self._consumer = consumer
         self._left = left
         self._idle_s = idle_s
 
-    async def next_items(self) -> Iterator[Message] | None:
+    async def next_items(self) -> Iterator[AnyMessage] | None:
         """Return the next list's iterator, or one that ends at the limit."""
         if self._left == 0:
             return None

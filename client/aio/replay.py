@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, cast
 from weakref import WeakSet
 
 from .. import frames
-from ..message import Message
+from ..codec import Decoder
+from ..message import AnyMessage
 from ..message_batch import MessageBatch
 from . import runtime
 from .frame import Frame, next_batch
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class AsyncReplay:
+class AsyncReplay(Generic[AnyMessage]):
     """Iterate it for `MessageBatch`es, `messages()` for messages: in offset order within each partition.
 
     Its bounds are resolved once, at the first read, into a range of offsets: reading the same range again yields the
@@ -31,14 +32,15 @@ class AsyncReplay:
     `pa.RecordBatchReader.from_stream(replay)` take it as it is, the last two in pieces.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, decoder: Decoder[object] | None = None) -> None:
         self._reader = reader
+        self._decoder = decoder
         self._frames: WeakSet[Frame] = WeakSet()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._reader!r}>"
 
-    async def __aenter__(self) -> AsyncReplay:
+    async def __aenter__(self) -> AsyncReplay[AnyMessage]:
         return self
 
     async def __aexit__(
@@ -46,10 +48,10 @@ class AsyncReplay:
     ) -> None:
         await self.close()
 
-    def __aiter__(self) -> AsyncIterator[MessageBatch]:
+    def __aiter__(self) -> AsyncIterator[MessageBatch[AnyMessage]]:
         return runtime.each(self._next_batch)
 
-    def messages(self) -> AsyncIterator[Message]:
+    def messages(self) -> AsyncIterator[AnyMessage]:
         """Iterate over the messages."""
         return runtime.flatten(self._next_messages)
 
@@ -114,9 +116,12 @@ class AsyncReplay:
         self._frames.add(frame)
         return frame
 
-    async def _next_batch(self) -> MessageBatch | None:
-        return await next_batch(self._reader)
+    async def _next_batch(self) -> MessageBatch[AnyMessage] | None:
+        batch = await next_batch(self._reader)
+        if batch is not None and self._decoder is not None:
+            return cast("MessageBatch[AnyMessage]", batch.with_codec(self._decoder))
+        return cast("MessageBatch[AnyMessage] | None", batch)
 
-    async def _next_messages(self) -> Iterator[Message] | None:
+    async def _next_messages(self) -> Iterator[AnyMessage] | None:
         batch = await self._next_batch()
         return None if batch is None else iter(batch.messages())

@@ -9,19 +9,21 @@ from datetime import datetime, timedelta
 from itertools import islice
 from operator import length_hint
 from types import TracebackType
+from typing import Generic, cast
 
 from ...protocol.errors import InvalidRequestError
 from ...protocol.topic_name import full_name
+from ..codec import Decoder
 from ..core.bounds import Moment, parse_bound
 from ..core.position import Position
 from ..core.times import Duration, seconds
-from ..message import Message
+from ..message import AnyMessage
 from ..message_batch import MessageBatch
 from . import runtime
 from .reader import Reader
 
 
-class Consumer:
+class Consumer(Generic[AnyMessage]):
     """Iterate it for messages, or `batches()` for columns; one task iterates, any may call `stop()`.
 
     It reads over a connection of its own, which comes back by itself when it is lost. All ways of reading share one
@@ -31,17 +33,18 @@ class Consumer:
     position is comes from how many it has left.
     """
 
-    def __init__(self, reader: Reader, namespace: str) -> None:
+    def __init__(self, reader: Reader, namespace: str, decoder: Decoder[object] | None = None) -> None:
         self._reader = reader
         self._namespace = namespace
-        self._batch: MessageBatch | None = None
-        self._messages: list[Message] = []
-        self._items: Iterator[Message] = iter(self._messages)
+        self._decoder = decoder
+        self._batch: MessageBatch[AnyMessage] | None = None
+        self._messages: list[AnyMessage] = []
+        self._items: Iterator[AnyMessage] = iter(self._messages)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._reader!r}>"
 
-    def __enter__(self) -> Consumer:
+    def __enter__(self) -> Consumer[AnyMessage]:
         return self
 
     def __exit__(
@@ -51,26 +54,26 @@ class Consumer:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[AnyMessage]:
         return runtime.flatten(self._next_items)
 
-    def batches(self) -> Iterator[MessageBatch]:
+    def batches(self) -> Iterator[MessageBatch[AnyMessage]]:
         """Iterate over batches until `stop()` or the end."""
         return runtime.each(self._next_batch)
 
-    def messages(self, limit: int | None = None, idle_timeout: Duration | None = None) -> Iterator[Message]:
+    def messages(self, limit: int | None = None, idle_timeout: Duration | None = None) -> Iterator[AnyMessage]:
         """Iterate over at most `limit` messages, ending also when none came for `idle_timeout` seconds."""
         idle = math.inf if idle_timeout is None else seconds("idle_timeout", idle_timeout)
         if limit is None:
             return runtime.flatten(_Limited(self, None, idle).next_items)
         return runtime.flatten(_Limited(self, _count("limit", limit, 0), idle).next_items)
 
-    def receive(self, max_messages: int = 1, timeout: Duration | None = None) -> list[Message]:
+    def receive(self, max_messages: int = 1, timeout: Duration | None = None) -> list[AnyMessage]:
         """Return 1 to `max_messages` messages, or none when `timeout` passed, `stop()` was called or the end is
         reached."""
         most = _count("max_messages", max_messages, 1)
         until = math.inf if timeout is None else runtime.now() + seconds("timeout", timeout)
-        received: list[Message] = []
+        received: list[AnyMessage] = []
         items = self._items_until(until)
         while items is not None:
             received += islice(items, most - len(received))
@@ -135,26 +138,32 @@ class Consumer:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _next_batch(self) -> MessageBatch | None:
+    def _next_batch(self) -> MessageBatch[AnyMessage] | None:
         batch, left = self._batch, length_hint(self._items)
         if batch is not None and left:  # the rest of one that was begun message by message
             self._drop_items()
             return batch[len(batch) - left :]
-        return self._reader.next_batch(math.inf)
+        return self._batch_until(math.inf)
 
-    def _next_items(self) -> Iterator[Message] | None:
+    def _next_items(self) -> Iterator[AnyMessage] | None:
         return self._items_until(math.inf)
 
-    def _items_until(self, until: float) -> Iterator[Message] | None:
+    def _items_until(self, until: float) -> Iterator[AnyMessage] | None:
         if length_hint(self._items):
             self._reader.check()
             return self._items
-        batch = self._reader.next_batch(until)
+        batch = self._batch_until(until)
         if batch is None:
             return None
         self._batch, self._messages = batch, batch.messages()
         self._items = iter(self._messages)
         return self._items
+
+    def _batch_until(self, until: float) -> MessageBatch[AnyMessage] | None:
+        batch = self._reader.next_batch(until)
+        if batch is not None and self._decoder is not None:
+            return cast("MessageBatch[AnyMessage]", batch.with_codec(self._decoder))
+        return cast("MessageBatch[AnyMessage] | None", batch)
 
     def _is_in_hand(self, position: Position) -> bool:
         batch = self._batch
@@ -179,15 +188,15 @@ class Consumer:
         return None if topic is None else full_name(topic, self._namespace)
 
 
-class _Limited:
+class _Limited(Generic[AnyMessage]):
     """Hands out lists until a number of messages is reached or none came for a while."""
 
-    def __init__(self, consumer: Consumer, left: int | None, idle_s: float) -> None:
+    def __init__(self, consumer: Consumer[AnyMessage], left: int | None, idle_s: float) -> None:
         self._consumer = consumer
         self._left = left
         self._idle_s = idle_s
 
-    def next_items(self) -> Iterator[Message] | None:
+    def next_items(self) -> Iterator[AnyMessage] | None:
         """Return the next list's iterator, or one that ends at the limit."""
         if self._left == 0:
             return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, cast
 from weakref import WeakSet
 
 from .. import frames
-from ..message import Message
+from ..codec import Decoder
+from ..message import AnyMessage
 from ..message_batch import MessageBatch
 from . import runtime
 from .frame import Frame, next_batch
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Replay:
+class Replay(Generic[AnyMessage]):
     """Iterate it for `MessageBatch`es, `messages()` for messages: in offset order within each partition.
 
     Its bounds are resolved once, at the first read, into a range of offsets: reading the same range again yields the
@@ -32,14 +33,15 @@ class Replay:
     `pa.RecordBatchReader.from_stream(replay)` take it as it is, the last two in pieces.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, decoder: Decoder[object] | None = None) -> None:
         self._reader = reader
+        self._decoder = decoder
         self._frames: WeakSet[Frame] = WeakSet()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._reader!r}>"
 
-    def __enter__(self) -> Replay:
+    def __enter__(self) -> Replay[AnyMessage]:
         return self
 
     def __exit__(
@@ -47,10 +49,10 @@ class Replay:
     ) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[MessageBatch]:
+    def __iter__(self) -> Iterator[MessageBatch[AnyMessage]]:
         return runtime.each(self._next_batch)
 
-    def messages(self) -> Iterator[Message]:
+    def messages(self) -> Iterator[AnyMessage]:
         """Iterate over the messages."""
         return runtime.flatten(self._next_messages)
 
@@ -115,9 +117,12 @@ class Replay:
         self._frames.add(frame)
         return frame
 
-    def _next_batch(self) -> MessageBatch | None:
-        return next_batch(self._reader)
+    def _next_batch(self) -> MessageBatch[AnyMessage] | None:
+        batch = next_batch(self._reader)
+        if batch is not None and self._decoder is not None:
+            return cast("MessageBatch[AnyMessage]", batch.with_codec(self._decoder))
+        return cast("MessageBatch[AnyMessage] | None", batch)
 
-    def _next_messages(self) -> Iterator[Message] | None:
+    def _next_messages(self) -> Iterator[AnyMessage] | None:
         batch = self._next_batch()
         return None if batch is None else iter(batch.messages())

@@ -1,0 +1,80 @@
+"""The keyword arguments of the client's calls that have several forms, for type checkers.
+
+A test holds that each is what its call takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from ..headers import HeadersInput
+from .bounds import Bound
+from .record import Data, DedupId
+from .times import Duration, Timeout
+
+
+class ClientOptions(TypedDict, total=False):
+    """Of a client."""
+
+    servers: Sequence[str] | None
+    namespace: str | None
+    token: str | None
+    tls: bool | None
+    client_name: str | None
+    timeout: Duration | None
+
+
+class RecordOptions(TypedDict, total=False):
+    """Of `produce`."""
+
+    key: Data
+    headers: HeadersInput | None
+    priority: int
+    partition: int | None
+    timestamp: datetime | None
+    dedup_id: DedupId | None
+    durability: str | None
+    timeout: Timeout
+
+
+class ColumnOptions(TypedDict, total=False):
+    """Of `produce_many`."""
+
+    keys: Iterable[Data] | None
+    headers: Iterable[HeadersInput | None] | None
+    priority: int | Sequence[int]
+    partition: int | Sequence[int] | None
+    timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None
+    dedup_ids: Iterable[DedupId | None] | None
+    durability: str | None
+    timeout: Timeout
+
+
+class ConsumerOptions(TypedDict, total=False):
+    """Of `consumer`."""
+
+    start: Bound
+    end: Bound | None
+    partition: int | None
+    by: str
+    on_corrupt: str
+    on_gap: str
+    wait_for_topic: bool
+    timeout: Timeout
+
+
+class ReplayOptions(TypedDict, total=False):
+    """Of `replay`."""
+
+    start: Bound
+    end: Bound
+    partition: int | None
+    by: str
+    ordered: str | None
+    missing: str
+    timeout: Timeout
