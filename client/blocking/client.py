@@ -4,44 +4,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar, overload
 
-import numpy as np
-import numpy.typing as npt
-
-from ...protocol.batch import decode_batch, verify
-from ...protocol.errors import NotFoundError
-from ...protocol.messages import Get, GetReply, Metadata, MetadataReply, Stats, StatsReply
-from ...protocol.topic_name import MessageId, short_name
-from ..core.bounds import Bound
-from ..core.columns import Columns
-from ..core.deadline import Deadline
-from ..core.plan import Plan, consumer_plan, replay_plan
-from ..core.record import Data, DedupId, check_durability, make_record
-from ..core.subscription import TopicChoice
-from ..core.times import DEFAULT, Duration, Timeout, seconds, timeout_seconds
+from ...protocol.messages import Metadata, MetadataReply, Stats, StatsReply
+from ..codec import Codec, checked_codec
+from ..core.record import Data, DedupId
+from ..core.times import DEFAULT, Duration, Timeout, seconds
 from ..core.url import target
-from ..headers import HeadersInput
 from ..health import Health, Pong, problems_of
-from ..message import Message
-from ..message_batch import MessageBatch
-from ..receipt import Receipt, ReceiptBatch
+from ..message import AnyMessage, Message, TypedMessage
+from ..receipt import Receipt
 from ..version import client_version
-from . import runtime
-from .consumer import Consumer
+from .outcome import find_outcome
 from .pinging import ping
-from .reader import Reader
-from .replay import Replay
-from .session import Session
+from .producing import Producing
+from .reads import Reads
 from .sessions import Sessions
 from .topics import Topics
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ..core.options import ClientOptions
+
+T = TypeVar("T")
 
 URL_VARIABLE = "TIDELOG_URL"
 
 
-class Client:
+class Client(Producing[AnyMessage], Reads[AnyMessage]):
     """A broker as seen from a program; any number of tasks may call it. Making one does no I/O.
 
     `url` is `tidelog://host:9440,host2/namespace` or `host:port`; left out, the environment's TIDELOG_URL, else
@@ -50,8 +43,19 @@ class Client:
     A lost connection is made again by the call that needs it. Calls that only ask are repeated until their timeout;
     `produce` and `produce_many` repeat the same batch, which the broker stores once. After a fork the child's calls
     go over a connection of their own.
+
+    `codec` (see tidelog.codecs) is for all values that are sent and read, unless a call has its own; codec=None in a
+    call means bytes.
     """
 
+    @overload
+    def __init__(
+        self: Client[Message], url: str | None = None, *, codec: None = None, **options: Unpack[ClientOptions]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Client[TypedMessage[T]], url: str | None = None, *, codec: Codec[T], **options: Unpack[ClientOptions]
+    ) -> None: ...
     def __init__(
         self,
         url: str | None = None,
@@ -62,6 +66,7 @@ class Client:
         tls: bool | None = None,
         client_name: str | None = None,
         timeout: Duration | None = 30.0,
+        codec: object = None,
     ) -> None:
         where = target(
             url,
@@ -72,8 +77,8 @@ class Client:
             tls=tls,
         )
         self._namespace = where.namespace
-        self._timeout = None if timeout is None else seconds("timeout", timeout)
-        self._sessions = Sessions(where, client_name or f"python-{os.getpid()}", client_version())
+        sessions = Sessions(where, client_name or f"python-{os.getpid()}", client_version())
+        super().__init__(sessions, None if timeout is None else seconds("timeout", timeout), checked_codec(codec))
         self._topics = Topics(self)
 
     def __repr__(self) -> str:
@@ -89,7 +94,7 @@ class Client:
         """`host:port` of the broker this client is connected to or tries first."""
         return self._sessions.address
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Client[AnyMessage]:
         return self
 
     def __exit__(
@@ -125,165 +130,18 @@ class Client:
         assert isinstance(reply, StatsReply)
         return reply.values
 
-    def get(self, message_id: str, *, timeout: Timeout = DEFAULT) -> Message:
-        """Return one message by its id (`orders/2@45678`). Raises NotFoundError, UnknownTopicError."""
-        if not isinstance(message_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"message_id: expected text such as orders/2@45678, found {message_id!r}")
-        wanted = MessageId.parse(message_id, self._namespace)
-        request = Get(wanted.topic, wanted.count, wanted.partition, wanted.offset)
-        reply = self.open_session().link.call(request, self.deadline(timeout))
-        assert isinstance(reply.message, GetReply)
-        verify(reply.bulk)
-        records = decode_batch(reply.bulk)
-        batch = MessageBatch(short_name(wanted.topic), wanted.count, wanted.partition, records)
-        at = int(np.searchsorted(batch.offsets, wanted.offset))
-        if at < len(batch) and batch.offsets[at] == wanted.offset:
-            return batch[at]
-        raise NotFoundError(f"no message {wanted}: the broker answered with {batch!r}")
-
-    # -- producing -------------------------------------------------------------------------------------------------
-
-    def produce(
+    def outcome(
         self,
         topic: str,
-        value: Data,
         *,
+        dedup_id: DedupId,
         key: Data = None,
-        headers: HeadersInput | None = None,
-        priority: int = 4,
         partition: int | None = None,
-        timestamp: datetime | None = None,
-        dedup_id: DedupId | None = None,
-        durability: str | None = None,
         timeout: Timeout = DEFAULT,
-    ) -> Receipt:
-        """Store one message and return where it is, once it is as durable as `durability` (None: the topic's) says.
+    ) -> Receipt | None:
+        """Return the receipt of the message that was sent with a dedup id, within the topic's `dedup_window`.
 
-        With a `dedup_id` that its partition has seen within the topic's `dedup_window`, nothing is stored, and the
-        receipt is that of the first message, with `duplicate=True`. Without a key the id chooses the partition.
-
-        Raises what the broker refuses it with, with `error.details["stored"]` False; TimedOutError or
-        CannotConnectError when it was never sent; OutcomeUnknownError when it was sent and no answer came in time.
+        None means that none is stored at this moment: it never arrived, is still on its way, or its window is over.
+        `key` or `partition` as in `produce` ask in one partition; without them all are asked.
         """
-        record = make_record(
-            value,
-            key=key,
-            headers=headers,
-            priority=priority,
-            partition=partition,
-            timestamp=timestamp,
-            now_us=runtime.wall_us(),
-            dedup_id=dedup_id,
-        )
-        promised = check_durability(durability)
-        return self._sessions.sender().one(topic, record, promised, self.deadline(timeout))
-
-    def produce_many(
-        self,
-        topic: str,
-        values: Iterable[Data],
-        *,
-        keys: Iterable[Data] | None = None,
-        headers: Iterable[HeadersInput | None] | None = None,
-        priority: int | Sequence[int] = 4,
-        partition: int | Sequence[int] | None = None,
-        timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None = None,
-        dedup_ids: Iterable[DedupId | None] | None = None,
-        durability: str | None = None,
-        timeout: Timeout = DEFAULT,
-    ) -> ReceiptBatch:
-        """Store many messages, each column with one entry for each value, and return where they are.
-
-        When it raises, `error.details["acknowledged"]` is how many messages are stored for certain: in each partition
-        those that come first.
-        """
-        columns = Columns(
-            values,
-            keys=keys,
-            headers=headers,
-            priority=priority,
-            partition=partition,
-            timestamps=timestamps,
-            dedup_ids=dedup_ids,
-        )
-        return self._sessions.sender().many(topic, columns, check_durability(durability), self.deadline(timeout))
-
-    # -- reading ---------------------------------------------------------------------------------------------------
-
-    def consumer(
-        self,
-        topics: TopicChoice,
-        *,
-        start: Bound = "earliest",
-        end: Bound | None = None,
-        partition: int | None = None,
-        by: str = "append_time",
-        on_corrupt: str = "raise",
-        on_gap: str = "raise",
-        wait_for_topic: bool = False,
-        timeout: Timeout = DEFAULT,
-    ) -> Consumer:
-        """Return a reader that leaves no state behind: from `start` on, and up to `end` (exclusive) where one is given.
-
-        `topics` is a name, several, or a compiled pattern that matches whole names. A bound is "earliest", "latest",
-        an offset (of one partition), a datetime, or a timedelta back from now; times are append times, or the
-        producers' with by="timestamp". Damaged or missing records raise, or are passed over with a warning under
-        on_corrupt="skip" and on_gap="skip". `timeout` is for opening; reading itself waits as long as it takes.
-        """
-        plan = consumer_plan(
-            topics,
-            namespace=self._namespace,
-            start=start,
-            end=end,
-            partition=partition,
-            by=by,
-            on_corrupt=on_corrupt,
-            on_gap=on_gap,
-            wait_for_topic=wait_for_topic,
-            now_us=runtime.wall_us(),
-        )
-        return Consumer(self._reader(plan, timeout), self._namespace)
-
-    def replay(
-        self,
-        topic: str,
-        *,
-        start: Bound = "earliest",
-        end: Bound = "latest",
-        partition: int | None = None,
-        by: str = "append_time",
-        ordered: str | None = None,
-        missing: str = "raise",
-        timeout: Timeout = DEFAULT,
-    ) -> Replay:
-        """Return an exact, repeatable range of a topic; its bounds (see `consumer`) are resolved once, at the first
-        read. Parts that are not there raise RangeNotAvailableError, or are passed over under missing="skip".
-
-        ordered="time" merges the partitions into one order by time (the one that `by` says), then partition, then
-        offset; within a partition the order stays that of the offsets, whatever its producers' clocks said.
-        """
-        plan = replay_plan(
-            topic,
-            namespace=self._namespace,
-            start=start,
-            end=end,
-            partition=partition,
-            by=by,
-            ordered=ordered,
-            missing=missing,
-            now_us=runtime.wall_us(),
-        )
-        return Replay(self._reader(plan, timeout))
-
-    # -- inside ----------------------------------------------------------------------------------------------------
-
-    def deadline(self, timeout: Timeout) -> Deadline:
-        """Return until when a call that begins now may take."""
-        return Deadline.after(timeout_seconds(timeout, self._timeout), runtime.now())
-
-    def open_session(self) -> Session:
-        """Return what the client is in this process and event loop."""
-        return self._sessions.sender().session
-
-    def _reader(self, plan: Plan, timeout: Timeout) -> Reader:
-        return Reader(plan, self._sessions.reader_link(), timeout_seconds(timeout, self._timeout))
+        return find_outcome(self.open_session(), topic, dedup_id, key, partition, self.deadline(timeout))

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     )
     from .client.headers import Headers
     from .client.health import Health, Pong
-    from .client.message import Message
+    from .client.message import Message, TypedMessage
     from .client.message_batch import MessageBatch
     from .client.priority import Priority
     from .client.receipt import Receipt, ReceiptBatch
@@ -140,6 +140,7 @@ __all__ = [
     "TopicLimitError",
     "TopicPartition",
     "TruncatedError",
+    "TypedMessage",
     "UnknownPartitionError",
     "UnknownProducerError",
     "UnknownTopicError",
@@ -152,24 +153,25 @@ __all__ = [
 _HOMES = {
     "AsyncClient": "client.aio.client",
     "AsyncConsumer": "client.aio.consumer",
-    "AsyncReplay": "client.aio.replay",
     "AsyncProducer": "client.aio.producer",
+    "AsyncReplay": "client.aio.replay",
     "Client": "client.blocking.client",
     "Consumer": "client.blocking.consumer",
-    "Headers": "client.headers",
     "DeliveryReport": "client.delivery",
+    "Headers": "client.headers",
     "Health": "client.health",
     "Message": "client.message",
     "MessageBatch": "client.message_batch",
     "Pong": "client.health",
     "Priority": "client.priority",
-    "Receipt": "client.receipt",
     "Producer": "client.blocking.producer",
     "ProducerStatistics": "client.delivery",
+    "Receipt": "client.receipt",
     "ReceiptBatch": "client.receipt",
     "Replay": "client.blocking.replay",
     "Topic": "client.topic",
     "TopicPartition": "client.topic",
+    "TypedMessage": "client.message",
 }
 """Where each name is defined; those that are not here are errors, or what stands in one."""
 

@@ -1,0 +1,180 @@
+"""Reading by a client: single messages, and consumers and replays, which have connections of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+import numpy as np
+
+from ...protocol.batch import decode_batch, verify
+from ...protocol.errors import NotFoundError
+from ...protocol.messages import Get, GetReply
+from ...protocol.topic_name import MessageId, short_name
+from ..codec import Codec, Decoder, chosen_decoder
+from ..core.bounds import Bound
+from ..core.deadline import Deadline
+from ..core.plan import Plan, consumer_plan, replay_plan
+from ..core.subscription import TopicChoice
+from ..core.times import DEFAULT, Default, Timeout, timeout_seconds
+from ..message import AnyMessage, Message, TypedMessage
+from ..message_batch import MessageBatch
+from . import runtime
+from .consumer import AsyncConsumer
+from .reader import Reader
+from .replay import AsyncReplay
+from .session import Session
+from .sessions import Sessions
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ..core.options import ConsumerOptions, ReplayOptions
+
+T = TypeVar("T")
+
+
+class AsyncReads(Generic[AnyMessage]):
+    """What of a client reads; without a codec in the call, it yields messages of the client's own kind."""
+
+    _sessions: Sessions
+    _timeout: float | None
+    _codec: Codec[object] | None
+    _namespace: str
+
+    @overload
+    async def get(self, message_id: str, *, codec: Decoder[T], timeout: Timeout = DEFAULT) -> TypedMessage[T]: ...
+    @overload
+    async def get(self, message_id: str, *, codec: None, timeout: Timeout = DEFAULT) -> Message: ...
+    @overload
+    async def get(self, message_id: str, *, codec: Default = DEFAULT, timeout: Timeout = DEFAULT) -> AnyMessage: ...
+    async def get(
+        self, message_id: str, *, codec: Decoder[object] | Default | None = DEFAULT, timeout: Timeout = DEFAULT
+    ) -> object:
+        """Return one message by its id (`orders/2@45678`). Raises NotFoundError, UnknownTopicError."""
+        if not isinstance(message_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"message_id: expected text such as orders/2@45678, found {message_id!r}")
+        decoder = chosen_decoder(codec, self._codec)
+        wanted = MessageId.parse(message_id, self._namespace)
+        request = Get(wanted.topic, wanted.count, wanted.partition, wanted.offset)
+        reply = await self.open_session().link.call(request, self._until(timeout))
+        assert isinstance(reply.message, GetReply)
+        verify(reply.bulk)
+        records = decode_batch(reply.bulk)
+        batch = MessageBatch(short_name(wanted.topic), wanted.count, wanted.partition, records)
+        at = int(np.searchsorted(batch.offsets, wanted.offset))
+        if at < len(batch) and batch.offsets[at] == wanted.offset:
+            return batch[at] if decoder is None else batch.with_codec(decoder)[at]
+        raise NotFoundError(f"no message {wanted}: the broker answered with {batch!r}")
+
+    @overload
+    def consumer(
+        self, topics: TopicChoice, *, codec: Decoder[T], **options: Unpack[ConsumerOptions]
+    ) -> AsyncConsumer[TypedMessage[T]]: ...
+    @overload
+    def consumer(
+        self, topics: TopicChoice, *, codec: None, **options: Unpack[ConsumerOptions]
+    ) -> AsyncConsumer[Message]: ...
+    @overload
+    def consumer(
+        self, topics: TopicChoice, *, codec: Default = DEFAULT, **options: Unpack[ConsumerOptions]
+    ) -> AsyncConsumer[AnyMessage]: ...
+    def consumer(
+        self,
+        topics: TopicChoice,
+        *,
+        start: Bound = "earliest",
+        end: Bound | None = None,
+        partition: int | None = None,
+        by: str = "append_time",
+        on_corrupt: str = "raise",
+        on_gap: str = "raise",
+        wait_for_topic: bool = False,
+        codec: Decoder[object] | Default | None = DEFAULT,
+        timeout: Timeout = DEFAULT,
+    ) -> object:
+        """Return a reader that leaves no state behind: from `start` on, and up to `end` (exclusive) where one is given.
+
+        `topics` is a name, several, or a compiled pattern that matches whole names. A bound is "earliest", "latest",
+        an offset (of one partition), a datetime, or a timedelta back from now; times are append times, or the
+        producers' with by="timestamp". Damaged or missing records raise, or are passed over with a warning under
+        on_corrupt="skip" and on_gap="skip". `timeout` is for opening; reading itself waits as long as it takes.
+
+        With a codec it reads messages whose `value` that decodes: see TypedMessage.
+        """
+        decoder = chosen_decoder(codec, self._codec)
+        plan = consumer_plan(
+            topics,
+            namespace=self._namespace,
+            start=start,
+            end=end,
+            partition=partition,
+            by=by,
+            on_corrupt=on_corrupt,
+            on_gap=on_gap,
+            wait_for_topic=wait_for_topic,
+            now_us=runtime.wall_us(),
+        )
+        return AsyncConsumer[AnyMessage](self._reader(plan, timeout), self._namespace, decoder)
+
+    @overload
+    def replay(
+        self, topic: str, *, codec: Decoder[T], **options: Unpack[ReplayOptions]
+    ) -> AsyncReplay[TypedMessage[T]]: ...
+    @overload
+    def replay(
+        self,
+        topic: str,
+        *,
+        codec: None,
+        **options: Unpack[ReplayOptions],
+    ) -> AsyncReplay[Message]: ...
+    @overload
+    def replay(
+        self, topic: str, *, codec: Default = DEFAULT, **options: Unpack[ReplayOptions]
+    ) -> AsyncReplay[AnyMessage]: ...
+    def replay(
+        self,
+        topic: str,
+        *,
+        start: Bound = "earliest",
+        end: Bound = "latest",
+        partition: int | None = None,
+        by: str = "append_time",
+        ordered: str | None = None,
+        missing: str = "raise",
+        codec: Decoder[object] | Default | None = DEFAULT,
+        timeout: Timeout = DEFAULT,
+    ) -> object:
+        """Return an exact, repeatable range of a topic; its bounds (see `consumer`) are resolved once, at the first
+        read. Parts that are not there raise RangeNotAvailableError, or are passed over under missing="skip".
+
+        ordered="time" merges the partitions into one order by time (the one that `by` says), then partition, then
+        offset; within a partition the order stays that of the offsets, whatever its producers' clocks said.
+
+        A codec is for `messages()` and the messages of a batch; columns and frames hold bytes.
+        """
+        decoder = chosen_decoder(codec, self._codec)
+        plan = replay_plan(
+            topic,
+            namespace=self._namespace,
+            start=start,
+            end=end,
+            partition=partition,
+            by=by,
+            ordered=ordered,
+            missing=missing,
+            now_us=runtime.wall_us(),
+        )
+        return AsyncReplay[AnyMessage](self._reader(plan, timeout), decoder)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def open_session(self) -> Session:
+        """Return what the client is in this process and event loop."""
+        return self._sessions.sender().session
+
+    def _until(self, timeout: Timeout) -> Deadline:
+        return Deadline.after(timeout_seconds(timeout, self._timeout), runtime.now())
+
+    def _reader(self, plan: Plan, timeout: Timeout) -> Reader:
+        return Reader(plan, self._sessions.reader_link(), timeout_seconds(timeout, self._timeout))

@@ -1,0 +1,104 @@
+"""What type checkers see of codecs: pyright reads this file in strict mode, nobody runs it."""
+
+# pyright: strict
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import msgspec
+import pydantic
+
+from tidelog import AsyncClient, Client, Consumer, DecodeError, Headers, Message, MessageBatch, TypedMessage
+from tidelog.codecs import Json, JsonValue, Msgspec, Pydantic
+
+
+class Order(msgspec.Struct):
+    """A struct."""
+
+    id: int
+
+
+class Parcel(pydantic.BaseModel):
+    """A model."""
+
+    weight: float
+
+
+class Shout:
+    """A codec of one's own."""
+
+    def encode(self, value: str, headers: Headers) -> bytes:
+        """Send in capitals."""
+        return value.upper().encode()
+
+    def decode(self, data: bytes, headers: Headers) -> str:
+        """Read as it is."""
+        return data.decode()
+
+
+def bytes_by_default(client: Client) -> None:
+    """Without a codec a value is bytes or None."""
+    assert_type(client.get("t/0@0"), Message)
+    assert_type(client.get("t/0@0").value, bytes | None)
+    for message in client.consumer("t"):
+        assert_type(message, Message)
+    for batch in client.replay("t"):
+        assert_type(batch, MessageBatch)
+        assert_type(batch[0], Message)
+    client.produce("t", b"x", key="k", priority=9)
+    client.produce_many("t", ["a", b"b", None], keys=["k", None, b"k"])
+
+
+def a_codec_of_the_call(client: Client) -> None:
+    """Its type is that of the messages' values; what is sent has to be of it."""
+    for message in client.consumer("t", codec=Msgspec(Order), start="latest"):
+        assert_type(message.value, Order)
+        assert_type(message.raw, bytes | None)
+    for message in client.consumer("t", codec=Pydantic(Parcel)):
+        assert_type(message.value, Parcel)
+    for message in client.consumer("t", codec=Shout()).messages(limit=5):
+        assert_type(message.value, str)
+    for message in client.consumer("t", codec=Json()).receive(5):
+        assert_type(message.value, JsonValue)
+    for message in client.replay("t", codec=Msgspec[Order | None](Order), ordered="time").messages():
+        assert_type(message.value, Order | None)
+    for batch in client.replay("t", codec=Msgspec(list[Order], "msgpack")):
+        assert_type(batch.decode(), list[list[Order]])
+        assert_type(batch.decode(on_error="keep"), list[list[Order] | DecodeError])
+    assert_type(client.get("t/0@0", codec=Msgspec(Order)), TypedMessage[Order])
+    client.produce("t", Order(1), codec=Msgspec(Order))
+    client.produce("t", None, codec=Msgspec(Order))
+    client.produce("t", {"a": [1]}, codec=Json())
+    client.produce_many("t", [Order(1), None], codec=Msgspec(Order))
+    client.produce("t", 5, codec=Msgspec(Order))  # pyright: ignore[reportArgumentType, reportCallIssue]
+    client.produce("t", 5)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def a_codec_of_the_client() -> None:
+    """It holds for all calls but those that have their own, or None."""
+    with Client(codec=Msgspec(Order), timeout=5) as client:
+        assert_type(client, Client[TypedMessage[Order]])
+        for message in client.consumer("t"):
+            assert_type(message.value, Order)
+        for message in client.consumer("t", codec=None):
+            assert_type(message.value, bytes | None)
+        for message in client.consumer("t", codec=Shout()):
+            assert_type(message.value, str)
+        assert_type(client.get("t/0@0").value, Order)
+        client.produce("t", Order(1))
+        client.produce("t", b"x", codec=None)
+        client.produce("t", "x")  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+async def the_same_awaited(client: AsyncClient, plain: Consumer) -> None:
+    """The asynchronous client has the same types."""
+    async for message in client.consumer("t", codec=Msgspec(Order)):
+        assert_type(message.value, Order)
+    async for message in client.consumer("t"):
+        assert_type(message, Message)
+    assert_type((await client.get("t/0@0", codec=Msgspec(Order))).value, Order)
+    await client.produce("t", Order(1), codec=Msgspec(Order))
+    assert_type(plain.receive(), list[Message])
+    async with AsyncClient(codec=Msgspec(Order)) as typed:
+        assert_type((await typed.consumer("t").receive())[0].value, Order)
