@@ -8,10 +8,10 @@ before a frame is asked for (`frames.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
 from itertools import accumulate, chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,8 @@ import pyarrow as pa
 
 from ..protocol.batch import BinaryColumn, HeaderColumns, RecordBatch
 
-LOOSE_ROWS = 32
-"""Batches of fewer rows are taken apart and built anew from Python objects (1 us a row), larger ones as columns (about
-30 us a batch)."""
+LOOSE_ROWS = 8
+"""Batches of fewer rows are taken apart and built anew from Python objects, which costs less than a record batch."""
 
 LARGE_BYTES = 64 << 10
 """A batch with at least this payload stays a record batch of its own, over the bytes it was received in."""
@@ -31,8 +30,12 @@ GATHERED_ROWS = 64 << 10
 """Small batches are joined until they have either: frames, and what reads streams, like record batches that fit the
 processor's cache, and a bound keeps a stream's memory small."""
 
+SHARED_ROWS = 16 << 10
+"""Columns with one entry in all rows are made once, this long (64 KiB for a partition), and cut to each batch."""
 
 Numbers = npt.NDArray[np.int8] | npt.NDArray[np.int32] | npt.NDArray[np.int64]
+
+Entry = TypeVar("Entry")
 
 
 class Part(NamedTuple):
@@ -82,14 +85,14 @@ def record_batch(part: Part) -> pa.RecordBatch:
     own_times = records.own_timestamps_us
     times = np.full(count, header.min_timestamp_us, dtype=np.int64) if own_times is None else own_times[start:stop]
     columns = [
-        pa.nulls(count, pa.binary()) if records.keys is None else _binary(records.keys, kinds.key, start, count),
+        _same(_no_keys, None, count) if records.keys is None else _binary(records.keys, kinds.key, start, count),
         _binary(records.values, kinds.value, start, count),
-        _repeated(part.topic, count),
-        _numbers(np.full(count, part.partition, dtype=np.int32), kinds.partition),
+        _same(_topics, part.topic, count),
+        _same(_partitions, part.partition, count),
         _numbers(offsets, kinds.offset),
         _numbers(times, kinds.timestamp),
-        _headers(records.headers, start, count),
-        _numbers(np.full(count, header.priority, dtype=np.int8), kinds.priority),
+        _same(_no_headers, None, count) if records.headers is None else _headers(records.headers, start, count),
+        _same(_priorities, header.priority, count),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema())
 
@@ -157,17 +160,20 @@ class _Loose:
     def add(self, part: Part) -> None:
         """Take in a part."""
         records, header, count = part.records, part.records.header, part.size
-        rows = range(part.start, part.stop) if part.rows is None else part.rows.tolist()
+        if part.rows is not None:
+            for at in part.rows.tolist():
+                self.add(part._replace(start=at, stop=at + 1, rows=None))
+            return
+        start, stop = part.start, part.stop
         if records.routing.offset_deltas is None:
-            self.offsets += [header.base_offset + at for at in rows]
+            self.offsets += range(header.base_offset + start, header.base_offset + stop)
         else:
-            offsets = records.offsets
-            self.offsets += [int(offsets[at]) for at in rows]
-        keys, values, times, headers = records.keys, records.values, records.own_timestamps_us, records.headers
-        self._keys += [None] * count if keys is None else [keys[at] for at in rows]
-        self._values += [values[at] for at in rows]
-        self._times += [header.min_timestamp_us] * count if times is None else [int(times[at]) for at in rows]
-        self._pairs += [[]] * count if headers is None else [headers[at] for at in rows]
+            self.offsets += records.offsets[start:stop].tolist()
+        keys, times, headers = records.keys, records.own_timestamps_us, records.headers
+        self._keys += [None] * count if keys is None else _entries(keys, start, stop)
+        self._values += _entries(records.values, start, stop)
+        self._times += [header.min_timestamp_us] * count if times is None else times[start:stop].tolist()
+        self._pairs += [[]] * count if headers is None else headers[start:stop].to_list()
         self._topics += [part.topic] * count
         self._partitions += [part.partition] * count
         self._priorities += [header.priority] * count
@@ -215,6 +221,11 @@ def _kinds() -> _Kinds:
     return _Kinds(*schema().types)  # pyright: ignore[reportArgumentType]
 
 
+def _entries(column: BinaryColumn, start: int, stop: int) -> Iterable[bytes | None]:
+    """A slice costs as much as reading a few entries one by one."""
+    return [column[start]] if stop - start == 1 else column[start:stop].to_list()
+
+
 def _numbers(numbers: Numbers, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(_aligned(numbers))], 0)
 
@@ -225,18 +236,41 @@ def _binary(column: BinaryColumn, kind: pa.DataType, start: int, count: int) -> 
     return pa.Array.from_buffers(kind, count, buffers, 0 if validity is None else -1, start)
 
 
-def _repeated(text: str, count: int) -> pa.Array:
-    """`pa.repeat` takes 200 ns for each row."""
-    data = text.encode()
-    ends = np.arange(0, (count + 1) * len(data), max(1, len(data)), dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(data * count)], 0)
+def _same(make: Callable[[Entry, int], pa.Array], entry: Entry, count: int) -> pa.Array:
+    """Return a column that has one entry in all rows."""
+    return make(entry, count) if count > SHARED_ROWS else _shared(make, entry).slice(0, count)
 
 
-def _headers(columns: HeaderColumns | None, start: int, count: int) -> pa.Array:
+@lru_cache(maxsize=256)
+def _shared(make: Callable[[Entry, int], pa.Array], entry: Entry) -> pa.Array:
+    return make(entry, SHARED_ROWS)
+
+
+def _no_keys(_: None, count: int) -> pa.Array:
+    return pa.nulls(count, _kinds().key)
+
+
+def _no_headers(_: None, count: int) -> pa.Array:
     """A record without headers has an empty list, as its message has empty `Headers`."""
+    return _list(pa.array([], _kinds().headers.value_type), np.zeros(count + 1, dtype=np.int32), 0, count)
+
+
+def _topics(topic: str, count: int) -> pa.Array:
+    name = topic.encode()
+    ends = np.arange(count + 1, dtype=np.int32) * len(name)
+    return pa.Array.from_buffers(_kinds().topic, count, [None, pa.py_buffer(ends), pa.py_buffer(name * count)], 0)
+
+
+def _partitions(partition: int, count: int) -> pa.Array:
+    return _numbers(np.full(count, partition, dtype=np.int32), _kinds().partition)
+
+
+def _priorities(priority: int, count: int) -> pa.Array:
+    return _numbers(np.full(count, priority, dtype=np.int8), _kinds().priority)
+
+
+def _headers(columns: HeaderColumns, start: int, count: int) -> pa.Array:
     kind = _kinds().headers
-    if columns is None:
-        return _list(pa.array([], kind.value_type), np.zeros(count + 1, dtype=np.int32), 0, count)
     pairs = len(columns.names)
     items = pa.StructArray.from_arrays(
         [_binary(columns.names, pa.string(), 0, pairs), _binary(columns.values, pa.binary(), 0, pairs)],
