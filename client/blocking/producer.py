@@ -125,28 +125,32 @@ class Producer(Inherited):
         for `max_block`. `tag` is anything, and comes back in the report.
         """
         rows = self._ready.get(topic)
-        data = value if type(value) is bytes else value.encode() if type(value) is str else None
-        code = key if type(key) is bytes else key.encode() if type(key) is str else None
         if (
             rows is not None
-            and data is not None
             and headers is None
             and priority is NORMAL_PRIORITY
             and partition is None
             and timestamp is None
             and dedup_id is None
-            and (code is not None or key is None)
             and not (HAS_LOOPS and self._ask() != self._here)
         ):
-            size = len(data) if code is None else len(data) + len(code)
-            left, width = rows.left - size - RECORD_OVERHEAD_BYTES, rows.width
-            if left >= 0 and size <= rows.limit and (width != VALUE or (code is None and tag is None)):
-                rows.left = left
-                if width == VALUE:
-                    rows.items.append(data)
-                else:
-                    rows.items += (data, code, tag) if width == KEYED else (data, code, tag, None)
-                return
+            data = value if type(value) is bytes else value.encode() if type(value) is str else None
+            if data is not None:
+                size = len(data)
+                if key is None and tag is None and rows.width == VALUE:
+                    left = rows.left - size - RECORD_OVERHEAD_BYTES
+                    if left >= 0 and size <= rows.limit:
+                        rows.left = left
+                        rows.items.append(data)
+                        return
+                elif rows.width != VALUE:
+                    code = key if type(key) is bytes else key.encode() if type(key) is str else None
+                    size += 0 if code is None else len(code)
+                    left = rows.left - size - RECORD_OVERHEAD_BYTES
+                    if left >= 0 and size <= rows.limit and (code is not None or key is None):
+                        rows.left = left
+                        rows.items += (data, code, tag) if rows.width == KEYED else (data, code, tag, None)
+                        return
         self._send(topic, value, key, headers, priority, partition, timestamp, dedup_id, tag)
 
     def _send(

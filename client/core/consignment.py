@@ -86,6 +86,7 @@ class Consignment(Parcel):
         topic: TopicEntry,
         messages: Messages,
         table: Table,
+        size: int,
         *,
         partition: int,
         priority: int,
@@ -95,7 +96,7 @@ class Consignment(Parcel):
         super().__init__(partition, priority, owner.durability, began_us, deadline)
         self.values, self.keys, self.headers = table.values, table.keys, table.headers
         self.timestamps_us, self.dedup_ids = table.timestamps_us, table.dedup_ids
-        self.size, self.codec = table.size(), owner.codec
+        self.size, self.codec = size, owner.codec
         self.owner, self.topic, self.messages = owner, topic, messages
         self.number = 0
         self.reroutes = 0
@@ -169,13 +170,14 @@ def consign(
     made: list[Consignment] = []
     for partition, priority, rows in groups(chosen, _priorities(messages), len(table)):
         group, group_table = (messages, table) if rows is None else (messages.take(rows), table.take(rows))
-        for at, part in _parts(group_table, target_bytes):
+        for at, part, size in _parts(group_table, target_bytes):
             made.append(
                 Consignment(
                     owner,
                     topic,
                     group if len(part) == len(group) else group.part(at, at + len(part)),
                     part,
+                    size,
                     partition=sticky.advance(topic.partitions) if partition == NO_PARTITION else partition,
                     priority=priority,
                     began_us=began_us,
@@ -185,10 +187,15 @@ def consign(
     return made
 
 
-def _parts(table: Table, target_bytes: int) -> Iterator[tuple[int, Table]]:
-    """Cut a table; not for the sake of a little more than a batch, so that no batch of a few messages follows."""
-    is_one = table.size() <= target_bytes * 5 // 4 and len(table) <= MAX_RECORDS_PER_BATCH
-    return iter([(0, table)]) if is_one else cut(table, target_bytes)
+def _parts(table: Table, target_bytes: int) -> Iterator[tuple[int, Table, int]]:
+    """Yield the parts of a table with first row and size. What is a little more than one batch stays one, so that no
+    batch of a few messages follows."""
+    size = table.size()
+    if size <= target_bytes * 5 // 4 and len(table) <= MAX_RECORDS_PER_BATCH:
+        yield 0, table, size
+        return
+    for at, part in cut(table, target_bytes):
+        yield at, part, part.size()
 
 
 def _partitions(messages: Messages, table: Table, topic: TopicEntry, sticky: StickyPartitioner) -> Chosen:
