@@ -75,6 +75,8 @@ def _report(error: BaseException) -> int:
     match error:
         case KeyboardInterrupt() | typer.Abort():
             return INTERRUPTED
+        case SystemExit(__context__=BrokenPipeError()):  # typer's own answer to a reader that has gone
+            return DONE
         case SystemExit():
             return error.code if isinstance(error.code, int) else FAILED
         case OutputClosed():
