@@ -1,6 +1,6 @@
 """A connection that comes back: requests and readers use it as if the broker were always there.
 
-The first attempt fails at once, so that a wrong address is noticed. After it has once been connected, a lost
+The first attempt fails at once, so that a wrong address is noticed. Once the client has been connected, a lost
 connection is made again by whoever needs it next, with growing pauses, until that caller's deadline; the others wait
 for the same attempt. Each change of state is one line in the log.
 """
@@ -42,6 +42,15 @@ def _nothing() -> None:
     pass
 
 
+class Acquaintance:
+    """Whether a client's broker ever answered, over whichever of its links."""
+
+    __slots__ = ("has_answered",)
+
+    def __init__(self) -> None:
+        self.has_answered = False
+
+
 class Link:
     """One connection to whichever server answers, made when it is needed."""
 
@@ -52,6 +61,7 @@ class Link:
         client_version: str,
         lock: runtime.Lock,
         quiet_s: float,
+        broker: Acquaintance,
         on_lost: Callable[[], None] = _nothing,
     ) -> None:
         self.greeting: HelloReply | None = None
@@ -60,6 +70,7 @@ class Link:
         self._lock = lock
         self._on_lost = on_lost
         self._quiet_s = quiet_s
+        self._broker = broker
         self._current: Connection | None = None
         self._last_address = str(servers[0])
         self._has_connected = False
@@ -80,7 +91,7 @@ class Link:
 
     @property
     def has_connected(self) -> bool:
-        """Whether a broker ever answered."""
+        """Whether a broker ever answered over this link."""
         return self._has_connected
 
     @property
@@ -191,7 +202,7 @@ class Link:
                 return await self._try_servers(deadline)
             except _PASSING as error:
                 is_over = isinstance(error, TimedOutError) and runtime.now() >= deadline.at
-                if is_over or not self._has_connected:
+                if is_over or not self._broker.has_answered:
                     raise
                 pause_until, reason = runtime.now() + self._backoff.pause(runtime.chance()), str(error)
 
@@ -233,7 +244,7 @@ class Link:
         if self._has_connected:
             away = runtime.now() - self._lost_at
             log.warning("connected to %s again after %.1f s", connection.address, away)
-        self._has_connected = True
+        self._has_connected = self._broker.has_answered = True
         self._last_address = connection.address
         self._current = connection
 

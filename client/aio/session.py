@@ -15,18 +15,18 @@ from ..core.partitioner import StickyPartitioner
 from ..core.url import Target
 from ..core.vigil import QUIET_S
 from . import runtime
-from .link import Link
+from .link import Acquaintance, Link
 
 
 class Session:
     """The state behind an AsyncClient. Making one does no I/O."""
 
-    def __init__(self, target: Target, client_name: str, client_version: str) -> None:
+    def __init__(self, target: Target, client_name: str, client_version: str, broker: Acquaintance) -> None:
         self.home = runtime.home()
         self.lock = runtime.Lock()
         self.directory = Directory(target.namespace)
         self.outbox = Outbox()
-        self.link = Link(target.servers, client_name, client_version, self.lock, QUIET_S, self._lost)
+        self.link = Link(target.servers, client_name, client_version, self.lock, QUIET_S, broker, self._lost)
         self._sticky: dict[int, StickyPartitioner] = {}
 
     @property

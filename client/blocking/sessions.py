@@ -14,7 +14,7 @@ from ...protocol.errors import ClosedError
 from ..core.url import Target
 from ..core.vigil import READER_QUIET_S
 from . import runtime
-from .link import Link
+from .link import Acquaintance, Link
 from .sender import Sender
 from .session import Session
 
@@ -25,6 +25,7 @@ class Sessions:
     def __init__(self, target: Target, client_name: str, client_version: str) -> None:
         self._target = target
         self._names = (client_name, client_version)
+        self._broker = Acquaintance()
         self._closed: ClosedError | None = None
         self._latest: Sender | None = None
         self._all: dict[runtime.Home, Sender] = {}
@@ -65,10 +66,10 @@ class Sessions:
         """Return what makes the session of a producer, which has a connection and batches in flight of its own."""
         if self._closed is not None:
             raise ClosedError(self._closed.message)
-        return partial(Session, self._target, *self._names)
+        return partial(Session, self._target, *self._names, self._broker)
 
     def _make_link(self) -> Link:
-        return Link(self._target.servers, *self._names, runtime.Lock(), READER_QUIET_S)
+        return Link(self._target.servers, *self._names, runtime.Lock(), READER_QUIET_S, self._broker)
 
     def _move(self) -> Sender:
         """Begin anew in this process and event loop."""
@@ -84,6 +85,6 @@ class Sessions:
                     session.abandon()
                 else:
                     session.retire()
-        fresh = Sender(Session(self._target, *self._names))
+        fresh = Sender(Session(self._target, *self._names, self._broker))
         self._latest = self._all.setdefault(home, fresh)  # of several threads one wins
         return self._latest

@@ -296,3 +296,34 @@ def test_a_caller_that_comes_late_takes_the_connection_there_is() -> None:
         link._take_turn = be_overtaken  # type: ignore[method-assign]
         assert link.connection(NEVER) is connected[0]
         assert broker.accepted == 1
+
+
+@everywhere
+async def test_a_reader_of_a_connected_client_waits_for_its_broker(world: World) -> None:
+    """A consumer made while the broker is away: its client knows the address to be right, so it waits like any call."""
+    async with world.client() as client:
+        await client.produce("t", b"0")
+        world.broker.stop()
+        with pytest.raises(CannotConnectError, match=r"tried for 0\.1 s"):
+            await client.ping(timeout=0.1)
+        consumer = client.consumer("t")
+        tried = threading.Event()
+        attempt = world.broker.port
+
+        async def read() -> list[bytes]:
+            tried.set()
+            return [message.value for message in await consumer.receive()]
+
+        async def start() -> None:
+            await world.elsewhere(tried.wait)
+            await world.elsewhere(lambda: refused(attempt))
+            world.broker.start()
+
+        assert (await world.at_once(read, start))[0] == [b"0"]
+        await consumer.close()
+
+
+def refused(port: int) -> None:
+    """Find out oneself that nobody listens."""
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
