@@ -103,7 +103,7 @@ def _record(fields: dict[str, object], defaults: Record) -> Record:
         priority=_read_int(fields, "priority", 0, 9) if "priority" in fields else defaults.priority,
         timestamp=_read_time(fields),
         partition=_read_int(fields, "partition", 0, (1 << 30) - 1) if "partition" in fields else None,
-        dedup_id=_read_bytes(fields, "dedup_id", defaults.dedup_id),
+        dedup_id=_read_dedup_id(fields, defaults.dedup_id),
     )
 
 
@@ -114,6 +114,13 @@ def _read_bytes(fields: dict[str, object], name: str, default: bytes | None) -> 
     if encoded in fields:
         return _from_base64(fields[encoded], encoded)
     return _from_text(fields[name], name) if name in fields else default
+
+
+def _read_dedup_id(fields: dict[str, object], default: bytes | None) -> bytes | None:
+    found = _read_bytes(fields, "dedup_id", default)
+    if found == b"":
+        raise ValueError("dedup_id: expected at least one byte, or null for none, found none")
+    return found
 
 
 def _from_text(found: object, name: str) -> bytes | None:
