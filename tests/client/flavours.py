@@ -17,13 +17,19 @@ import anyio
 import pytest
 
 from tests.client.fake_broker import FakeBroker
-from tidelog import AsyncClient, AsyncConsumer, AsyncReplay, Client, Consumer, Replay
+from tidelog import AsyncClient, AsyncConsumer, AsyncProducer, AsyncReplay, Client, Consumer, Producer, Replay
 from tidelog.client.aio.topics import AsyncTopics
 from tidelog.client.blocking.topics import Topics
 
 Body = Callable[[], Coroutine[Any, Any, Any]]
 
-TWINS: dict[type, type] = {Client: AsyncClient, Consumer: AsyncConsumer, Replay: AsyncReplay, Topics: AsyncTopics}
+TWINS: dict[type, type] = {
+    Client: AsyncClient,
+    Consumer: AsyncConsumer,
+    Producer: AsyncProducer,
+    Replay: AsyncReplay,
+    Topics: AsyncTopics,
+}
 FLAVOURS = ("blocking", "asyncio", "trio")
 
 
@@ -141,6 +147,17 @@ class World:
             for at in range(len(bodies)):
                 group.start_soon(store, at)
         return results
+
+    async def eventually(self, condition: Callable[[], bool]) -> None:
+        """Return once a condition holds that others bring about without telling."""
+        if self.flavour == "blocking":
+            eventually(condition)
+            return
+        for _ in range(10_000):
+            if condition():
+                return
+            await anyio.sleep(0.001)
+        raise AssertionError("it never came true")
 
     async def elsewhere(self, function: Callable[[], Any]) -> Any:
         """Run something that blocks, letting the other tasks of an event loop run meanwhile."""
