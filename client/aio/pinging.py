@@ -7,9 +7,16 @@ from datetime import timedelta
 from ...protocol.messages import Ping, PingReply
 from ..core.deadline import Deadline
 from ..core.times import from_us
+from ..core.url import Target
+from ..core.vigil import QUIET_S
 from ..health import Pong
 from . import runtime
-from .link import Link
+from .link import Acquaintance, Link
+
+
+def lone_link(target: Target, client_name: str, client_version: str) -> Link:
+    """Return a link without a client round it, for whoever only asks."""
+    return Link(target.servers, client_name, client_version, runtime.Lock(), QUIET_S, Acquaintance())
 
 
 async def ping(link: Link, deadline: Deadline) -> Pong:

@@ -58,17 +58,15 @@ def ping(url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout 
 
 
 def _pong(url: str | None, timeout: float | None) -> Pong:
-    from ..blocking.link import Link
-    from ..blocking.pinging import ping
-    from ..blocking.runtime import Lock, now
+    from ..blocking.pinging import lone_link, ping
+    from ..blocking.runtime import now
     from ..core.deadline import Deadline
     from ..core.url import target
-    from ..core.vigil import QUIET_S
     from ..version import client_version
 
     with address_refused(url):
         where = target(url, from_environment=os.environ.get(URL_VARIABLE))
-    link = Link(where.servers, CLIENT_NAME, client_version(), Lock(), QUIET_S)
+    link = lone_link(where, CLIENT_NAME, client_version())
     try:
         return ping(link, Deadline.after(DEFAULT_TIMEOUT_S if timeout is None else timeout, now()))
     finally:

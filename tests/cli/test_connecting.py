@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import cast
 
 import pytest
+from tests.client.fake_broker import FakeBroker, Fault
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.command_line import CommandLine
+
+from tidelog.protocol.api import Api
+from tidelog.protocol.errors import UnsupportedError
 
 pytestmark = pytest.mark.process
 
@@ -50,6 +56,9 @@ COMMANDS = [
     ["consume", "t"],
     ["tail", "t"],
     ["replay", "t", "--from", "-1h", "--to", "now"],
+    ["bench", "produce", "--messages", "10"],
+    ["bench", "consume", "--messages", "10"],
+    ["bench", "latency", "--messages", "10"],
 ]
 
 
@@ -175,3 +184,34 @@ def test_what_is_not_there_yet_is_said(tidelog: CommandLine, url: str) -> None:
     error = tidelog.run("ping", "--url", url, code=1).error
     assert error.startswith("tidelog: UNSUPPORTED: ")
     assert "secret" not in error
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_broker_of_a_later_version_is_one_line(tidelog: CommandLine, command: list[str]) -> None:
+    """Case 47: a broker that no longer speaks this version says so, in one line and with exit code 1, to every verb."""
+    with FakeBroker() as broker:
+        refusal = UnsupportedError("expected protocol version 2, found 1: use a client of tidelog 2")
+        broker.when(Api.HELLO, Fault.REFUSE, error=refusal, times=99)
+        error = tidelog.run(*command, "--url", broker.address, "--timeout", "5s", stdin=b"line\n", code=1).error
+        accepted = broker.accepted
+    assert error == "tidelog: UNSUPPORTED: expected protocol version 2, found 1: use a client of tidelog 2"
+    assert accepted == 1  # and no reconnecting
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_another_server_is_recognised_by_every_verb(tidelog: CommandLine, command: list[str]) -> None:
+    """Case 47: no verb takes an SSH server for a broker."""
+    with server(ssh) as address:
+        run = tidelog.run(*command, "--url", address, "--timeout", "5s", stdin=b"line\n", code=1)
+    assert run.out == b""
+    assert run.error.startswith(f"tidelog: NOT_A_BROKER: not a tidelog broker at {address} (got ")
+    assert "SSH-2.0-OpenSSH" in run.error
+
+
+def test_memory_does_not_follow_a_claimed_length(tidelog: CommandLine) -> None:
+    """Case 47: a server that claims a frame of 4 GiB does not make the command allocate it."""
+    with server(huge_length) as address:
+        limited = f"ulimit -v 1000000; exec {sys.executable} -m tidelog ping --url {address} --timeout 5s"
+        run = subprocess.run(["sh", "-c", limited], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (1, "", 1)
+    assert run.stderr.startswith(f"tidelog: NOT_A_BROKER: not a tidelog broker at {address}")

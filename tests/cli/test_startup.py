@@ -12,7 +12,7 @@ from tests.test_layers import within
 
 pytestmark = pytest.mark.process
 
-HEAVY = ("numpy", "pydantic", "rich", "trio", "anyio", "yaml", "xxhash", "zstandard", "tidelog.broker.app")
+HEAVY = ("numpy", "pydantic", "rich", "trio", "anyio", "yaml", "zstandard", "tidelog.broker.app")
 
 
 PROGRAM = """
