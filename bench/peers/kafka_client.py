@@ -12,7 +12,7 @@ from ..values import InOrder
 from .kafka_server import HOW_TO_INSTALL
 
 try:
-    from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient, NewTopic
 except ImportError as error:
     raise NotInstalledError(HOW_TO_INSTALL.format(missing="this Python has no confluent-kafka")) from error
@@ -45,6 +45,22 @@ def create_topics(address: str) -> None:
     topics = [NewTopic(name, num_partitions=1, replication_factor=1) for name in (TOPIC, WARM_UP_TOPIC)]
     for future in admin.create_topics(topics, operation_timeout=READY_SECONDS).values():
         future.result(READY_SECONDS)
+    for name in (TOPIC, WARM_UP_TOPIC):
+        _wait_for_leader(address, name)
+
+
+def _wait_for_leader(address: str, topic: str) -> None:
+    """Wait until a new topic answers: a batch that is sent before is refused, sent again, and out of order."""
+    until = time.monotonic() + READY_SECONDS
+    with reading(address, topic) as consumer:
+        while True:
+            try:
+                consumer.get_watermark_offsets(TopicPartition(topic, 0), 1.0)
+                return
+            except KafkaException:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
 
 
 def producer(address: str, **settings: object) -> Producer:
@@ -119,11 +135,13 @@ def verify(address: str, values: Sequence[bytes], topic: str = TOPIC) -> None:
 class Waiting:
     """Produce that returns when the message is acknowledged, for any number of threads over one producer.
 
-    Reports come to whoever polls: a thread of its own here, as the client's authors advise.
+    Reports come to whoever polls: a thread of its own here, as the client's authors advise. One request in flight
+    makes what comes meanwhile the next batch: of lingering, more in flight and a producer for each thread the fastest
+    with 8 threads, and with 64 as fast as any.
     """
 
     def __init__(self, address: str, topic: str) -> None:
-        self._producer = producer(address, **{"linger.ms": 0})
+        self._producer = producer(address, **{"linger.ms": 0, "max.in.flight": 1})
         self._topic = topic
         self._is_open = True
         self._poller = threading.Thread(target=self._poll, daemon=True)

@@ -104,6 +104,7 @@ def deliver(conditions: Conditions) -> Iterator[tuple[str, float]]:
     count = paced_count(conditions.seconds)
     with _server(conditions) as server:
         kafka.create_topics(server.address)
+        _warm_up(server.address, unique_values(conditions.warm_up, conditions.size, conditions.round))
         arrivals = Arrivals(count, conditions.size)
         sender = multiprocessing.get_context("spawn").Process(
             target=_send_from_here, args=(server.address, count, conditions.size), daemon=True
