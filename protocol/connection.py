@@ -253,7 +253,16 @@ class ClientConnection:
         return Reply(frame.correlation_id, message, None, frame.bulk)
 
     def _check(self, frame: Frame) -> TidelogError | None:
-        """Return the error that a reply carries. Raises ProtocolError for a frame that answers nothing."""
+        """Return the error that a reply carries. Raises UnsupportedError for another version's answer to Hello, and
+        ProtocolError for a frame that answers nothing."""
+        is_greeting = self.state is State.AWAIT_HELLO and frame.api == Api.HELLO
+        if is_greeting and frame.is_reply and frame.version > VERSION:
+            self.state = State.CLOSED
+            raise UnsupportedError(
+                f"expected protocol version {VERSION} at {self.address}, found {frame.version}; use a newer client",
+                expected=VERSION,
+                found=frame.version,
+            )
         if not frame.is_reply or frame.version != VERSION:
             raise ProtocolError(
                 f"expected a reply of version {VERSION}, found flags {frame.flags}, version {frame.version}"

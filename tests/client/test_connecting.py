@@ -6,23 +6,19 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 
 from tests.client.fake_broker import FakeBroker, Fault
-from tests.client.fake_store import LIMITS
 from tests.client.flavours import World, everywhere
+from tests.client.test_strangers import peer
 from tidelog import (
     AsyncClient,
     BrokerClosingError,
     CannotConnectError,
     Client,
     ClosedError,
-    NotATidelogBrokerError,
     OutcomeUnknownError,
-    TimedOutError,
     TooManyConnectionsError,
     UnsupportedError,
 )
@@ -30,106 +26,6 @@ from tidelog.client.blocking.runtime import Bell
 from tidelog.client.core.deadline import NEVER
 from tidelog.protocol.api import Api
 from tidelog.protocol.connection import ServerConnection
-from tidelog.protocol.messages import HelloReply
-
-
-@contextmanager
-def peer(behave: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Serve connections with something that is no broker; yield its address."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    open_ones: list[socket.socket] = []
-
-    def run() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            open_ones.append(connection)
-            behave(connection)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield "{}:{}".format(*listener.getsockname())
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        thread.join()
-        for connection in open_ones:
-            connection.close()
-
-
-def says(data: bytes, *, closes: bool = False) -> Callable[[socket.socket], None]:
-    """Return the behaviour of a peer that says something, whatever it hears."""
-
-    def behave(connection: socket.socket) -> None:
-        connection.sendall(data)
-        if closes:
-            connection.shutdown(socket.SHUT_WR)
-
-    return behave
-
-
-STRANGERS = {
-    "ssh": (says(b"SSH-2.0-OpenSSH_9.6\r\n"), r"got SSH-2\.0-OpenSSH"),
-    "http": (says(b"HTTP/1.1 400 Bad Request\r\n\r\n", closes=True), r"got HTTP/1\.1 400"),
-    "tls": (says(bytes.fromhex("15030100020246"), closes=True), r"got b'\\x15\\x03\\x01"),
-    "tls that stays": (says(bytes.fromhex("15030100020246")), r"got b'\\x15\\x03\\x01"),
-    "four bytes": (says(b"GET "), "got GET "),
-    "four bytes, closed": (says(b"GET ", closes=True), "got GET "),
-    "two bytes, closed": (says(b"hi", closes=True), "got hi"),
-    "huge length": (says(b"\xff\xff\xff\x7f" * 8), "not a tidelog broker"),
-    "smtp": (says(b"220 mail ESMTP\r\n"), "got 220 mail ESMTP"),
-}
-
-
-@pytest.mark.parametrize("stranger", STRANGERS)
-def test_another_server_is_named_by_what_it_says(stranger: str) -> None:
-    """One line, within the timeout, with the address and the first words; no second attempt."""
-    behave, expected = STRANGERS[stranger]
-
-    async def body(world: World) -> None:
-        with peer(behave) as address:
-            client = world.client(address)
-            started = time.monotonic()
-            with pytest.raises(NotATidelogBrokerError, match=expected) as caught:
-                await client.ping(timeout=5)
-            assert time.monotonic() - started < 4
-            assert f"not a tidelog broker at {address}" in str(caught.value)
-            assert "\n" not in str(caught.value)
-            await client.close()
-
-    for flavour in ("blocking", "asyncio", "trio"):
-        everywhere(body)(flavour)
-
-
-@pytest.mark.parametrize("behave", [says(b""), says(b"\x05\x00")], ids=["silence", "two bytes"])
-def test_a_silent_peer_is_given_up_at_the_timeout(behave: Callable[[socket.socket], None]) -> None:
-    """Nothing, or too little to tell what it is, ends with the call's timeout."""
-
-    async def body(world: World) -> None:
-        with peer(behave) as address:
-            client = world.client(address)
-            with pytest.raises(TimedOutError, match=f"^connected to {address}, but no greeting within 0.2 s$"):
-                await client.ping(timeout=0.2)
-            with pytest.raises(TimedOutError) as caught:
-                await client.produce("t", b"", timeout=0.1)
-            assert caught.value.details == {"stored": False}
-            await client.close()
-
-    for flavour in ("blocking", "asyncio", "trio"):
-        everywhere(body)(flavour)
-
-
-def test_a_greeting_cut_at_every_byte_is_a_typed_error() -> None:
-    """Wherever the answer to Hello ends, the call ends with one line about the address."""
-    whole = ServerConnection().reply_head(Api.HELLO, 1, HelloReply("0.1.0", "node-1", 1_700_000_000_000_000, LIMITS))
-    for cut in range(len(whole)):
-        with peer(says(whole[:cut], closes=True)) as address:
-            client = Client(address)
-            with pytest.raises((CannotConnectError, NotATidelogBrokerError), match=address):
-                client.ping(timeout=2)
 
 
 @everywhere
