@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from tests.client.flavours import BASE, World, eventually, everywhere, in_loops,
 from tests.helpers.broker_process import broker_process
 from tidelog import Client, ClosedError, RangeNotAvailableError, UnknownTopicError
 from tidelog.client.arrow import schema
+from tidelog.codecs import Json
 from tidelog.protocol.api import Api
 
 duckdb, pl = pytest.importorskip("duckdb"), pytest.importorskip("polars")
@@ -118,6 +120,47 @@ async def test_single_calls_do_not_become_single_row_batches(world: World) -> No
         table = await client.replay("t").to_arrow()
     assert table.column("value").to_pylist() == [b"%d" % at for at in range(300)]
     assert table.column("value").num_chunks == 1
+
+
+@everywhere
+async def test_frames_that_are_kept_stay_as_they_are(world: World) -> None:
+    """Their columns lie in the receive buffer, which is not written over while a frame holds it; compressed or not."""
+    values = [b"%06d" % at + b"x" * 1000 for at in range(6000)]
+    world.broker.store.create("default/t", 1)
+    async with world.client() as client:
+        await client.produce_many("t", values)
+        first = await client.replay("t").to_arrow()
+        batches = [batch.to_arrow() async for batch in client.replay("t")]
+        assert (await client.replay("t").to_arrow()).equals(first)
+    assert first.column("value").to_pylist() == values
+    assert pa.concat_tables(batches).column("value").to_pylist() == values
+
+
+@everywhere
+async def test_a_range_that_begins_and_ends_within_batches(world: World) -> None:
+    """By offsets it is cut out of the first and the last batch, by timestamps filtered."""
+    world.broker.store.create("default/t", 1)
+    async with world.client() as client:
+        times = [BASE + timedelta(seconds=at % 10) for at in range(100)]
+        await client.produce_many("t", [b"%d" % at for at in range(100)], timestamps=times)
+        table = await client.replay("t", start=13, end=57, partition=0).to_arrow()
+        assert table.column("offset").to_pylist() == [*range(13, 57)]
+        some = client.replay("t", start=BASE + timedelta(seconds=3), end=BASE + timedelta(seconds=5), by="timestamp")
+        assert (await some.to_arrow()).column("value").to_pylist() == [
+            b"%d" % at for at in range(100) if at % 10 in (3, 4)
+        ]
+
+
+@everywhere
+async def test_a_codec_leaves_frames_as_they_are(world: World) -> None:
+    """The value column has the bytes, whatever a replay's codec makes of them message by message."""
+    world.broker.store.create("default/t", 1)
+    async with world.client() as client:
+        await client.produce_many("t", [b'{"a": 1}', b"no json", None])
+        replay = client.replay("t", codec=Json())
+        assert (await replay.to_arrow()).column("value").to_pylist() == [b'{"a": 1}', b"no json", None]
+        [batch] = [each async for each in replay]
+        assert batch.to_arrow().column("value").to_pylist() == [b'{"a": 1}', b"no json", None]
 
 
 @everywhere

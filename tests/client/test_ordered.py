@@ -95,6 +95,24 @@ async def test_holes_are_skipped_or_raised(world: World) -> None:
 
 
 @everywhere
+async def test_damage_is_skipped_or_raised(world: World) -> None:
+    """A damaged batch in one partition: found out, and passed over under missing="skip", all else in order."""
+    store(world, "t", 30, partitions=2)
+    partition = world.broker.store.topics["default/t"].partitions[0]
+    partition.batches[1][-1] ^= 1
+    partition.damaged = (10, 20)
+    async with world.client() as client:
+        with pytest.raises(RangeNotAvailableError):
+            await handed(client.replay("t", ordered="time"))
+        assert await handed(client.replay("t", ordered="time", missing="skip")) == [
+            *[(0, offset) for offset in range(10)],
+            *[(1, offset) for offset in range(20)],
+            *[(0, offset) for offset in range(20, 30)],
+            *[(1, offset) for offset in range(20, 30)],
+        ]
+
+
+@everywhere
 async def test_an_ordered_read_can_be_stopped(world: World) -> None:
     """stop() ends the loop after the batch in hand."""
     store(world, "t", 100, partitions=2)
