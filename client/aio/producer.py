@@ -26,7 +26,7 @@ from ..headers import HeadersInput
 from ..process import Inherited, tell_after_fork
 from . import runtime
 from .background import BUSY_S, Background
-from .dispatcher import Dispatcher
+from .dispatcher import Dispatcher, counted
 from .session import Session
 
 HAS_LOOPS = runtime.HAS_LOOPS
@@ -75,7 +75,7 @@ class AsyncProducer(Inherited):
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closing else "open"
-        return f"<{type(self).__name__} {state}, {self.statistics().buffered} messages not answered>"
+        return f"<{type(self).__name__} {state}, {counted(self.statistics().buffered, 'message')} not answered>"
 
     def __reduce__(self) -> str:
         raise TypeError("a producer has a connection and cannot be pickled; pickle the client, and make another there")
@@ -300,6 +300,5 @@ def _extras(record: Record, dedup_id: DedupId | None) -> Extras | None:
 def _raise_failures(dispatcher: Dispatcher) -> None:
     failures, count = dispatcher.locked(dispatcher.ledger.take_failures)
     if count:
-        what = "message was" if count == 1 else "messages were"
-        first = failures[0].error
-        raise DeliveryError(f"{count} {what} not delivered, the first because: {first}", failed=failures, count=count)
+        what = f"not delivered: {counted(count, 'message')}, the first because: {failures[0].error}"
+        raise DeliveryError(what, failed=failures, count=count)

@@ -213,7 +213,9 @@ class Dispatcher:
             try:
                 while not mark.done:
                     if runtime.now() >= deadline.at:
-                        raise deadline.timed_out(f"{self.ledger.unanswered} messages are not answered")
+                        raise TimedOutError(
+                            f"not answered within {deadline.seconds:g} s: {counted(self.ledger.unanswered, 'message')}"
+                        )
                     self.advance(mark, deadline.at)
             finally:
                 self.ledger.leave(mark)
@@ -295,6 +297,11 @@ class Dispatcher:
         self.is_ended = True
         if not runtime.is_forked(self.session.home):
             self.session.close(ClosedError("the producer is closed"))
+
+
+def counted(count: int, what: str) -> str:
+    """Return a number of things in words."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def moment() -> Now:
