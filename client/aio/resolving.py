@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...protocol.messages import ListOffsetsReply, MetadataReply, OffsetAnswer
-from ..core.bounds import Moment
+from ..core.bounds import Edge, Moment, Point
 from ..core.deadline import Deadline
 from ..core.plan import Plan
 from ..core.position import Position
+from ..core.positions import Positions
 from ..core.resolving import Places, check_offsets, positions, questions
 from .link import Link
 
@@ -26,16 +28,50 @@ async def find_positions(link: Link, plan: Plan, places: Places, deadline: Deadl
     return list(positions(plan, places, await _ask(link, plan, places, deadline)))
 
 
-async def find_moment(
-    link: Link, plan: Plan, places: Places, moment: Moment, deadline: Deadline
-) -> Sequence[OffsetAnswer]:
-    """Return where the first record at or after a time is in each partition."""
-    seek = Plan(plan.what, plan.subscription, moment, None, plan.by, plan.policy)
-    answers = await _ask(link, seek, places, deadline)
+class Inquiry(NamedTuple):
+    """What a running read asks about its partitions over."""
+
+    link: Link
+    plan: Plan
+    positions: Positions
+    deadline: Deadline
+
+
+async def find_new(inquiry: Inquiry) -> None:
+    """Read partitions that appeared meanwhile too, from their beginning, so that no record is missed."""
+    link, plan, positions, deadline = inquiry
+    reply = await find_topics(link, plan, deadline)
+    positions.metadata_version = reply.version
+    if plan.end is None and plan.subscription.partition is None:
+        for topic, partition in plan.subscription.places(reply):
+            if positions.is_new(topic, partition):
+                positions.add(Position(topic, partition, 0))
+
+
+async def find_ends(inquiry: Inquiry) -> dict[Position, int]:
+    """Return where each partition ends at this moment, or where its read does."""
+    return {
+        position: answer.offset if position.end is None else min(answer.offset, position.end)
+        for position, answer in await _find(inquiry, Edge.LATEST)
+    }
+
+
+async def seek_all(inquiry: Inquiry, moment: Moment) -> None:
+    """Have every partition go on at its first record at or after a time."""
+    for position, answer in await _find(inquiry, moment):
+        position.seek(answer.offset, answer.epoch)
+
+
+async def _find(inquiry: Inquiry, point: Point) -> list[tuple[Position, OffsetAnswer]]:
+    link, plan, positions, deadline = inquiry
+    asked = [*positions]
+    places = [(position.topic, position.partition) for position in asked]
+    question = Plan(plan.what, plan.subscription, point, None, plan.by, plan.policy)
+    answers = await _ask(link, question, places, deadline)
     for answer in answers:
         if answer.error is not None:
             raise answer.error.error()
-    return answers
+    return [*zip(asked, answers, strict=True)]
 
 
 async def _ask(link: Link, plan: Plan, places: Places, deadline: Deadline) -> Sequence[OffsetAnswer]:

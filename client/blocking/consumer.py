@@ -21,6 +21,7 @@ from ..message import AnyMessage
 from ..message_batch import MessageBatch
 from . import runtime
 from .reader import Reader
+from .resolving import find_ends, seek_all
 
 
 class Consumer(Generic[AnyMessage]):
@@ -40,6 +41,8 @@ class Consumer(Generic[AnyMessage]):
         self._batch: MessageBatch[AnyMessage] | None = None
         self._messages: list[AnyMessage] = []
         self._items: Iterator[AnyMessage] = iter(self._messages)
+        self._unhanded: AnyMessage | None = None
+        """The first message of the batch in hand that `stop` kept back."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._reader!r}>"
@@ -64,9 +67,8 @@ class Consumer(Generic[AnyMessage]):
     def messages(self, limit: int | None = None, idle_timeout: Duration | None = None) -> Iterator[AnyMessage]:
         """Iterate over at most `limit` messages, ending also when none came for `idle_timeout` seconds."""
         idle = math.inf if idle_timeout is None else seconds("idle_timeout", idle_timeout)
-        if limit is None:
-            return runtime.flatten(_Limited(self, None, idle).next_items)
-        return runtime.flatten(_Limited(self, _count("limit", limit, 0), idle).next_items)
+        left = math.inf if limit is None else _count("limit", limit, 0)
+        return runtime.flatten(_Limited(self, left, idle).next_items)
 
     def receive(self, max_messages: int = 1, timeout: Duration | None = None) -> list[AnyMessage]:
         """Return 1 to `max_messages` messages, or none when `timeout` passed, `stop()` was called or the end is
@@ -84,6 +86,16 @@ class Consumer(Generic[AnyMessage]):
 
     # -- where it is -----------------------------------------------------------------------------------------------
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything up to the `end` is handed out; never without an end, and not before the first read."""
+        return self._reader.is_finished and not length_hint(self._items)
+
+    def lag(self) -> dict[tuple[str, int], int]:
+        """Return how many offsets each (topic, partition) is behind its end at this moment, or behind `end=`."""
+        ends = find_ends(self._reader.inquiry())
+        return {(place.topic.shown, place.partition): max(0, end - self._offset(place)) for place, end in ends.items()}
+
     def seek(self, topic: str, partition: int, *, offset: int) -> None:
         """Go on at an offset: the next message of that partition is the one sought."""
         point = parse_bound(offset, "offset", 0)
@@ -100,8 +112,9 @@ class Consumer(Generic[AnyMessage]):
         point = parse_bound(moment, "moment", runtime.wall_us())
         if not isinstance(point, Moment):
             raise TypeError(f"moment: expected a datetime or a timedelta, found {moment!r}")
-        self._reader.seek_to_time(point)
+        seek_all(self._reader.inquiry(), point)
         self._drop_items()
+        self._reader.notify()
 
     def assignment(self) -> list[tuple[str, int]]:
         """Return the (topic, partition) pairs that are read."""
@@ -109,14 +122,15 @@ class Consumer(Generic[AnyMessage]):
 
     def position(self, topic: str, partition: int) -> int:
         """Return the offset after the last message that was handed out."""
-        position = self._position(topic, partition)
-        left = length_hint(self._items)
-        return self._messages[-left].offset if left and self._is_in_hand(position) else position.handed
+        return self._offset(self._position(topic, partition))
 
     def pause(self, topic: str | None = None, partition: int | None = None) -> None:
         """Hand out nothing of these partitions (all that match) until `resume`."""
         for position in (self._reader.open()).matching(self._full_name(topic), partition):
             position.is_paused = True
+            if length_hint(self._items) and self._is_in_hand(position):
+                position.seek(self._offset(position))  # what is left of the batch in hand is fetched again
+                self._drop_items()
 
     def resume(self, topic: str | None = None, partition: int | None = None) -> None:
         """Undo `pause`."""
@@ -129,7 +143,11 @@ class Consumer(Generic[AnyMessage]):
     def stop(self) -> None:
         """End the loop after the message in hand; from any thread or a signal handler, any number of times."""
         self._reader.stop()
-        self._messages.clear()
+        messages, items, left = [*self._messages], self._items, length_hint(self._items)
+        self._messages.clear()  # in one step, and nothing more is handed out
+        index = _index(items, len(messages) - left)
+        if index < len(messages):
+            self._unhanded = messages[index]
 
     def close(self) -> None:
         """Stop and close the connection."""
@@ -165,6 +183,14 @@ class Consumer(Generic[AnyMessage]):
             return cast("MessageBatch[AnyMessage]", batch.with_codec(self._decoder))
         return cast("MessageBatch[AnyMessage] | None", batch)
 
+    def _offset(self, position: Position) -> int:
+        if not self._is_in_hand(position):
+            return position.handed
+        left, kept = length_hint(self._items), self._unhanded
+        if left:
+            return self._messages[-left].offset
+        return position.handed if kept is None else kept.offset
+
     def _is_in_hand(self, position: Position) -> bool:
         batch = self._batch
         return batch is not None and (batch.topic, batch.topic_count, batch.partition) == (
@@ -175,6 +201,7 @@ class Consumer(Generic[AnyMessage]):
 
     def _drop_items(self) -> None:
         """Hand out nothing more of the batch in hand: a loop over its messages moves on to the next."""
+        self._unhanded = None
         self._messages.clear()
         self._batch = None
 
@@ -191,21 +218,32 @@ class Consumer(Generic[AnyMessage]):
 class _Limited(Generic[AnyMessage]):
     """Hands out lists until a number of messages is reached or none came for a while."""
 
-    def __init__(self, consumer: Consumer[AnyMessage], left: int | None, idle_s: float) -> None:
+    def __init__(self, consumer: Consumer[AnyMessage], left: float, idle_s: float) -> None:
         self._consumer = consumer
         self._left = left
         self._idle_s = idle_s
 
     def next_items(self) -> Iterator[AnyMessage] | None:
         """Return the next list's iterator, or one that ends at the limit."""
-        if self._left == 0:
+        if self._left <= 0:
             return None
         items = self._consumer._items_until(runtime.now() + self._idle_s)  # pyright: ignore[reportPrivateUsage]
-        if items is None or self._left is None:
-            return items
-        taken = min(self._left, length_hint(items))
-        self._left -= taken
-        return islice(items, taken)
+        return items if items is None or self._left == math.inf else self._counted(items)
+
+    def _counted(self, items: Iterator[AnyMessage]) -> Iterator[AnyMessage]:
+        """Count what is handed out, which is less than there was if the loop seeks meanwhile."""
+        for message in items:
+            self._left -= 1
+            yield message
+            if self._left <= 0:
+                return
+
+
+def _index(items: Iterator[AnyMessage], otherwise: int) -> int:
+    """Return the index of what a list's iterator yields next: it knows that also when the list is empty by now. One
+    that has ended meanwhile does not, and so the index from just before is returned."""
+    state = items.__reduce__()
+    return state[2] if len(state) > 2 and isinstance(state[2], int) else otherwise
 
 
 def _count(name: str, found: int, least: int) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -25,17 +26,15 @@ from ...protocol.errors import (
 )
 from ...protocol.messages import Cancel, FetchReply
 from ..core.backoff import Backoff
-from ..core.bounds import Moment
 from ..core.deadline import NEVER, Deadline
 from ..core.merging import positions_of
 from ..core.plan import Plan
-from ..core.position import Position
 from ..core.positions import Positions, Sent, Skipped
 from ..message_batch import MessageBatch
 from . import runtime
 from .connection import Call, Connection
 from .link import Link
-from .resolving import find_moment, find_positions, find_topics
+from .resolving import Inquiry, find_new, find_positions, find_topics
 
 MAX_WAIT_S = 20.0
 """How long one fetch waits in the broker."""
@@ -116,6 +115,11 @@ class Reader:
         """Whether `stop` was called."""
         return self._is_stopped
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the end of what is read is known and everything up to it is handed out."""
+        return self._is_open and self.positions.is_finished and not (self.positions.is_empty and self._plan.end is None)
+
     # -- pulling ---------------------------------------------------------------------------------------------------
 
     def next_batch(self, until: float) -> MessageBatch | None:
@@ -135,7 +139,7 @@ class Reader:
                     return found
                 if found is not None:
                     _warn(found)
-                elif self.positions.is_finished:
+                elif self.is_finished:
                     self._flight = None
                     self._line.hang_up()
                     return None
@@ -160,16 +164,9 @@ class Reader:
         finally:
             self._leave(pull)
 
-    def seek_to_time(self, moment: Moment) -> None:
-        """Go on at the first record appended at or after a time, in every partition."""
-        self.open()
-        link = self._line.pick_up()
-        places = list(self.positions)
-        deadline = Deadline.after(self._timeout, runtime.now())
-        where = [(place.topic, place.partition) for place in places]
-        for place, answer in zip(places, find_moment(link, self._plan, where, moment, deadline), strict=True):
-            place.seek(answer.offset, answer.epoch)
-        self.notify()
+    def inquiry(self) -> Inquiry:
+        """Return what it takes to ask the broker about the partitions that are read."""
+        return Inquiry(self._line.pick_up(), self._plan, self.open(), self._deadline())
 
     # -- ending ----------------------------------------------------------------------------------------------------
 
@@ -225,8 +222,7 @@ class Reader:
         link = self._line.pick_up()
         if self._is_open:
             return
-        deadline = Deadline.after(self._timeout, runtime.now())
-        subscription = self._plan.subscription
+        deadline, subscription = self._deadline(), self._plan.subscription
         metadata = find_topics(link, self._plan, deadline)
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
@@ -242,9 +238,13 @@ class Reader:
 
     def _advance(self, until: float) -> bool:
         """Take in the next answer, asking if need be; return False at `until` or after `stop`."""
+        if self.positions.is_empty:
+            self._sleep(min(until, runtime.now() + TOPIC_POLL_S))
+            self._refresh(until)
+            return self._may_go_on(until)
         flight = self._fly(until)
         if flight is None:
-            return not self._is_stopped and runtime.now() < until
+            return self._may_go_on(until)
         try:
             flight.connection.wait(flight.call, min(until, flight.give_up_at))
         except ConnectionLostError:
@@ -254,7 +254,7 @@ class Reader:
         if reply is None:
             if runtime.now() >= flight.give_up_at:
                 flight.connection.fail(ConnectionLostError(f"lost {flight.connection.address} (no answer)"))
-            return not self._is_stopped and runtime.now() < until
+            return self._may_go_on(until)
         self._flight = None
         if reply.error is not None:
             if not reply.error.retriable:
@@ -317,6 +317,9 @@ class Reader:
 
     def _pause(self, until: float) -> bool:
         self._sleep(min(until, runtime.now() + self._backoff.pause(runtime.chance())))
+        return self._may_go_on(until)
+
+    def _may_go_on(self, until: float) -> bool:
         return not self._is_stopped and runtime.now() < until
 
     def _sleep(self, until: float) -> None:
@@ -328,15 +331,11 @@ class Reader:
 
     def _refresh(self, until: float) -> None:
         """Topics changed: read new partitions too, from their beginning, so that no record is missed."""
-        try:
-            reply = find_topics(self._line.pick_up(), self._plan, Deadline(until, None))
-        except (CannotConnectError, TimedOutError):
-            return  # the next answer says again that they changed
-        self.positions.metadata_version = reply.version
-        if self._plan.end is None and self._plan.subscription.partition is None:
-            for topic, partition in self._plan.subscription.places(reply):
-                if self.positions.is_new(topic, partition):
-                    self.positions.add(Position(topic, partition, 0))
+        with suppress(CannotConnectError, TimedOutError):  # the next answer says again that they changed
+            find_new(Inquiry(self._line.pick_up(), self._plan, self.positions, Deadline(until, None)))
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(self._timeout, runtime.now())
 
 
 def _warn(skipped: Skipped) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,9 +40,6 @@ RECEIVE_MESSAGES = 1_000
 
 WATCH_S = 1.0
 """How often a follower looks whether anybody still reads its output."""
-
-AT_ONCE = 0.9
-"""An empty answer that came before this part of the wait was over means the end of the range, not a silence."""
 
 LEAST_PATIENCE_S = 3.0
 """A shorter --timeout is about messages that do not come, not about the way to the broker."""
@@ -217,7 +213,7 @@ def _consume(
             client.consumer(topic, start=first, end=last, partition=partition) as reader,
             progress(f"consuming {topic}", total, shown=total is not None) as advance,
         ):
-            for messages in _received(reader, last is not None, stop, out):
+            for messages in _received(reader, stop, out):
                 write(messages)
                 out.flush()
                 count += len(messages)
@@ -239,21 +235,20 @@ def _count(
     return total if limit is None else min(total, limit)
 
 
-def _received(reader: Consumer, is_bounded: bool, stop: Stop, out: StandardOutput) -> Iterator[list[Message]]:
+def _received(reader: Consumer, stop: Stop, out: StandardOutput) -> Iterator[list[Message]]:
     """Yield messages until the limit, the end, or a silence of the timeout: then TimedOutError."""
     left = stop.limit
     silent_s = 0.0
     while left is None or left > 0:
         wait_s = WATCH_S if stop.idle_s is None else min(WATCH_S, max(0.0, stop.idle_s - silent_s))
-        begun = time.monotonic()
         messages = reader.receive(RECEIVE_MESSAGES if left is None else min(left, RECEIVE_MESSAGES), timeout=wait_s)
         if messages:
             silent_s = 0.0
             left = None if left is None else left - len(messages)
             yield messages
             continue
-        if is_bounded and time.monotonic() - begun < wait_s * AT_ONCE:
-            return  # at the end of the range there is nothing to wait for
+        if reader.is_finished:
+            return
         silent_s += wait_s
         if stop.idle_s is not None and silent_s >= stop.idle_s:
             raise TimedOutError(f"expected a message within {stop.idle_s:g} s, found none")

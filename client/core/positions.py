@@ -105,6 +105,11 @@ class Positions:
         return any(position.is_ready for position in self)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is no partition: a topic that matches a pattern may come."""
+        return not self._positions
+
+    @property
     def is_finished(self) -> bool:
         """Whether every partition has an end and it is reached."""
         return all(position.is_finished for position in self)

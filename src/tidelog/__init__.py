@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from .client.message_batch import MessageBatch
     from .client.priority import Priority
     from .client.receipt import Receipt, ReceiptBatch
+    from .client.stopping import stop_on_signals
     from .client.topic import Topic, TopicPartition
 
     __version__: str
@@ -148,6 +149,7 @@ __all__ = [
     "UnsupportedError",
     "WrongLoopError",
     "__version__",
+    "stop_on_signals",
 ]
 
 _HOMES = {
@@ -172,6 +174,7 @@ _HOMES = {
     "Topic": "client.topic",
     "TopicPartition": "client.topic",
     "TypedMessage": "client.message",
+    "stop_on_signals": "client.stopping",
 }
 """Where each name is defined; those that are not here are errors, or what stands in one."""
 
