@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 
+from .shortening import shortened
+
+MAX_SHOWN = 10
+"""Headers that a repr shows."""
+
 Pair = tuple[str, bytes | None]
 
 HeaderValue = str | bytes | bytearray | memoryview | None
@@ -50,7 +55,9 @@ class Headers(Mapping[str, bytes | None]):
         return hash(self._pairs)
 
     def __repr__(self) -> str:
-        return f"Headers({list(self._pairs)!r})"
+        shown = [f"({shortened(name)}, {shortened(value)})" for name, value in self._pairs[:MAX_SHOWN]]
+        more = len(self._pairs) - len(shown)
+        return f"Headers([{', '.join(shown)}{f', and {more:,} more' if more else ''}])"
 
     def __reduce__(self) -> tuple[type[Headers], tuple[tuple[Pair, ...]]]:
         return Headers, (self._pairs,)

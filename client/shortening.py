@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-MAX_SHOWN_BYTES = 64
-"""Of keys and values: enough to recognise one, and a line of a log stays one."""
+MAX_SHOWN = 64
+"""Bytes or characters: enough to recognise a key or a value, and a line of a log stays one."""
 
 
-def shortened(data: bytes | None) -> str:
-    """Return the repr of bytes, of long ones the beginning and how many there are."""
-    if data is None or len(data) <= MAX_SHOWN_BYTES:
+def shortened(data: bytes | str | None) -> str:
+    """Return the repr of bytes or text, of long ones the beginning and how much there is."""
+    if data is None or len(data) <= MAX_SHOWN:
         return repr(data)
-    return f"{data[:MAX_SHOWN_BYTES]!r}... ({len(data):,} bytes)"
+    return f"{data[:MAX_SHOWN]!r}... ({len(data):,} {'characters' if isinstance(data, str) else 'bytes'})"

@@ -7,22 +7,18 @@ Times mean append time unless `by="timestamp"`, which goes by the producers' tim
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 
 from ...protocol.messages import OffsetKind, OffsetQuery
 from .record import whole_number
-from .times import duration_us, to_us
+from .times import FIRST_US, duration_us, to_us
 
 Bound = str | int | datetime | timedelta
 """ "earliest", "latest", an offset, a datetime, or a timedelta back from now (its sign does not matter)."""
 
 ANY_TIME_US = (-(1 << 62), (1 << 62) - 1)
 """Bounds of a filter by timestamp that leave nothing out."""
-
-
-FIRST_TIME_US = to_us(datetime.min.replace(tzinfo=UTC))
-"""As far back as a datetime goes: what is longer ago means everything."""
 
 
 class By(Enum):
@@ -62,7 +58,7 @@ def parse_bound(bound: Bound, name: str, now_us: int) -> Point:
     if isinstance(bound, datetime):
         return Moment(to_us(bound))
     if isinstance(bound, timedelta):
-        return Moment(max(now_us - abs(duration_us(bound)), FIRST_TIME_US))
+        return Moment(max(now_us - abs(duration_us(bound)), FIRST_US))
     offset = whole_number(bound)
     if offset is None:
         raise TypeError(f'{name}: expected "earliest", "latest", an offset, a datetime or a timedelta, found {bound!r}')

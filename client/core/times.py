@@ -12,6 +12,9 @@ from typing import Final
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+FIRST_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+LAST_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+"""What a datetime in UTC can say."""
 
 Duration = float | timedelta
 """Seconds, or a timedelta."""
@@ -33,7 +36,8 @@ Timeout = Duration | None | Default
 
 
 def to_us(moment: datetime) -> int:
-    """Return an aware datetime as microseconds since the epoch. Raises ValueError that shows how to make it aware."""
+    """Return an aware datetime as microseconds since the epoch. Raises ValueError that shows how to make it aware, or
+    for one that its zone carries out of the calendar: nobody could read it back."""
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"expected a datetime, found {type(moment).__name__}")
     if moment.tzinfo is None or moment.utcoffset() is None:
@@ -41,7 +45,10 @@ def to_us(moment: datetime) -> int:
             f"expected a datetime with a time zone, found {moment!r};"
             " write datetime.now(timezone.utc), or value.replace(tzinfo=timezone.utc) if it is in UTC"
         )
-    return (moment - EPOCH) // _MICROSECOND
+    time_us = (moment - EPOCH) // _MICROSECOND
+    if not FIRST_US <= time_us <= LAST_US:
+        raise ValueError(f"expected a time in the years 1 to 9999 of UTC, found {moment.isoformat()}")
+    return time_us
 
 
 def from_us(time_us: int) -> datetime:
