@@ -144,12 +144,12 @@ class Lane:
     def take(self, parcel: Parcel, identity: Identity) -> bytearray:
         """Return the bytes of `next_parcel()`, which is in flight from here on."""
         if self.identity is None:
-            self.identity, self._next_sequence = identity, 0
+            self._next_sequence = 0
+            self.identity = identity
         if parcel.encoded is None:
-            sequence = self._next_sequence
-            self._next_sequence += 1
-            parcel.encode(self.identity, sequence)
             parcel.order = next(self._orders)
+            parcel.encode(self.identity, self._next_sequence)
+            self._next_sequence = parcel.sequence + 1
         parcel.sends += 1
         self._in_flight.append(parcel)
         self.unsent.popleft()
@@ -210,6 +210,9 @@ class Lane:
             self.identity = None  # its numbers have a gap from here on
         self.unsent = deque([*in_order, *behind])
         self._in_flight, self._returned = [], []
+        for parcel in self.unsent:  # one may have its number, and whoever gave it was interrupted before counting on
+            if parcel.encoded is not None and parcel.identity == self.identity:
+                self._next_sequence = max(self._next_sequence, parcel.sequence + 1)
         self._conclude()
         self.not_before = 0.0
 

@@ -147,7 +147,7 @@ def test_a_program_that_ends_without_close_does_not_hang() -> None:
     """With messages that a broker never answers, and a callback: it warns and ends."""
     run = run_program(
         """
-from tests.client.fake_broker import FakeBroker
+from tests.client.fake_broker import FakeBroker, Fault
 from tidelog import Client
 from tidelog.protocol.api import Api
 
