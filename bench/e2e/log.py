@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from ..command import Command
@@ -28,5 +29,11 @@ COMMAND = Command(
     },
 )
 
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the figures asked for; 1 when something is not as it was sent."""
+    return COMMAND.main(arguments)
+
+
 if __name__ == "__main__":
-    sys.exit(COMMAND.main())
+    sys.exit(main())

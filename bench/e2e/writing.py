@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from tidelog import Client
 
 from ..conditions import Conditions
-from ..errors import NotInstalledError
 from ..values import unique_values
 from .broker import BrokerProcess
 from .topic import TOPIC, WARM_UP_TOPIC, create_topics, produce_lists, verify
@@ -29,8 +28,6 @@ def lists(conditions: Conditions) -> Iterator[tuple[str, float]]:
 
 def send(conditions: Conditions) -> Iterator[tuple[str, float]]:
     """Time `producer.send`."""
-    if not hasattr(Client, "producer"):
-        raise NotInstalledError("expected a client with producer(), found one of a version before it")
     values = unique_values(conditions.messages, conditions.size, conditions.round)
     with BrokerProcess("--durability", conditions.durability) as broker, Client(broker.url) as client:
         create_topics(client)
