@@ -64,6 +64,18 @@ def test_help_loads_no_library_of_the_work(command: str) -> None:
     assert not [name for name in loaded_by(command, "--help") if within(name, *HEAVY)]
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["consume {0} --from -1h --limit 1", "produce {0} --key k --header a=b /dev/null", "topics set {0} retention=1d"],
+)
+def test_flags_are_read_without_pydantic(shared_broker: BrokerProcess, topic: str, line: str) -> None:
+    """What a verb was given is read by the verb's own parsers: pydantic and rich are loaded by none that works."""
+    code = 3 if line.startswith("consume") else 0
+    loaded = loaded_by(*line.format(topic).split(), url=shared_broker.url, code=code)
+    assert "numpy" in loaded
+    assert not [name for name in loaded if within(name, "pydantic", "rich", "trio", "yaml")]
+
+
 def test_a_command_loads_without_the_others() -> None:
     """A command that is typed is the only one whose module is loaded; an unknown one is looked for among all."""
     loaded = loaded_by("get", "--help")
