@@ -219,3 +219,22 @@ def test_a_lost_connection_takes_only_what_nobody_behind_it_waits_for() -> None:
         driver.drain()
         assert driver.broker.stored == stored
         assert driver.broker.identities == identities
+
+
+def test_what_may_be_stored_keeps_its_number_when_what_is_behind_it_moves() -> None:
+    """A repeat that is refused may be stored from its first time: it goes out unchanged, and only what is proven not
+    to be stored behind it is numbered anew. So it is stored once."""
+    driver = Driver()
+    first = driver.submit(alone=True)
+    driver.act()
+    driver.act()  # stored, but the answer is lost
+    driver.cut()
+    second = driver.submit(alone=True)
+    driver.act(OverloadedError("x"))
+    driver.act(OverloadedError("x"))
+    driver.answer()
+    driver.answer()
+    driver.drain()
+    assert driver.broker.stored == [b"0", b"1"]
+    assert [driver.waiting[each].parcel.sequence for each in (first, second)] == [0, 1]
+    assert driver.broker.identities == 1
