@@ -286,3 +286,15 @@ async def test_a_lie_about_offsets_in_a_good_batch_is_harmless(world: World) -> 
         stamp_leader(batch, 0, base_offset=0, append_time_us=1, leader_epoch=1)
         await consumer.seek("t", 0, offset=9)
         assert [message.offset for message in await consumer.receive(10)] == [9]
+
+
+@everywhere
+async def test_a_damaged_answer_to_get_is_never_handed_out(world: World) -> None:
+    """A byte of the value that changed on the way or on disk is an error, not a message."""
+    async with world.client() as client:
+        receipt = await client.produce("t", b"intact", partition=0)
+        assert (await client.get(receipt.id)).value == b"intact"
+        batch = world.broker.store.topic("t").partitions[0].batches[0]
+        flip(world, "t", 0, batch.index(b"intact"))
+        with pytest.raises(CorruptError):
+            await client.get(receipt.id)
