@@ -102,14 +102,15 @@ def test_a_repeat_is_the_same_after_the_window_and_when_ids_stand_for_others() -
 
 
 def test_a_repeat_that_nobody_can_answer_is_refused() -> None:
-    """After a kill without a snapshot, and with the ids over, a guess would be a receipt for the wrong message."""
+    """After a kill without a snapshot, and with an id over, a guess would be a receipt for the wrong message."""
     core, partition = start(PowerLossFiles(), dedup_window=5 * SECOND)
     core.produce(partition, batch(b"0", ids=[b"a"]))
+    core.advance(3 * SECOND)
     mixed, alone = repeated(core)
     assert [one(core, partition, sent) for sent in (mixed, alone)] == [MIXED, ALONE]
     core = core.after_kill()
     partition = core.topic("orders").partition(0)
-    core.advance(10 * SECOND)
+    core.advance(2 * SECOND)
     core.produce(partition, batch(b"3", ids=[b"a"]))
     for sent in (mixed, alone):
         with pytest.raises(UnknownProducerError, match="expected a sequence whose receipt is kept"):
