@@ -1,6 +1,6 @@
 """One client shared by many threads or tasks, before a real broker that is killed, stopped and cut off under it.
 
-Producers, consumers and replays go through one proxy at once, on the blocking client, asyncio and trio. What they
+Calls, producers, consumers and replays go through one proxy at once, on the blocking client, asyncio and trio. What they
 were told and shown, and a full reading at the end, form one history, which must keep every promise.
 """
 
@@ -24,12 +24,13 @@ from tests.helpers.history import AnyEvent, Durability, Fault, History, Invoke, 
 from tests.helpers.payloads import payload
 from tests.helpers.proxy import Proxy, Rule
 
-from tidelog import Client
+from tidelog import Client, DeliveryReport
 from tidelog.protocol.api import Api
 
 pytestmark = [pytest.mark.process, pytest.mark.crash]
 
 CALLERS = 8
+PRODUCERS = 2
 CONSUMERS = 2
 BETWEEN = 30
 """Operations that are acknowledged between one fault and the next."""
@@ -53,6 +54,7 @@ class Storm:
         """Run everything at once until the last fault is over."""
         consumers = [client.consumer(TOPIC, start="earliest") for _ in range(CONSUMERS)]
         callers = [partial(self._produce, client, f"{name}-{at}", self._chance.random()) for at in range(CALLERS)]
+        callers += [partial(self._gather, client, f"{name}-p{at}", self._chance.random()) for at in range(PRODUCERS)]
         others = [partial(self._replay, client), partial(self._trouble, consumers)]
         await self._world.at_once(*callers, *[partial(self._watch, each) for each in consumers], *others)
         for consumer in consumers:
@@ -93,6 +95,42 @@ class Storm:
             self.events.append(told)
             self.acknowledged += 1
             first += count
+
+    async def _gather(self, client: Any, name: str, seed: float) -> None:
+        """Send through a producer, which gathers batches and keeps several on their way."""
+        chance, sent = random.Random(seed), 0
+        async with client.producer(linger=0.002, on_delivery=self._delivered) as producer:
+            while not self.is_stopping:
+                for _ in range(chance.choice((1, 5, 30))):
+                    key, priority = chance.choice((None, "k0")), chance.choice((4, 4, 4, 9))
+                    operation = f"{name}-{sent}"
+                    self.events.append(
+                        Invoke(
+                            at_ns=time.monotonic_ns(),
+                            operation=operation,
+                            producer=name,
+                            first=sent,
+                            key=key,
+                            priority=priority,
+                        )
+                    )
+                    value = payload(name, sent, chance.choice((20, 300)))
+                    await producer.send(TOPIC, value, key=key, priority=priority, tag=operation)
+                    sent += 1
+                await producer.flush()
+                self.acknowledged += 1
+
+    def _delivered(self, report: DeliveryReport) -> None:
+        assert report.receipts is not None, report
+        for tag, receipt in zip(report.tags, report.receipts, strict=True):
+            self.events.append(
+                Ok(
+                    at_ns=time.monotonic_ns(),
+                    operation=str(tag),
+                    partition=f"{TOPIC}/{receipt.partition}",
+                    offsets=[receipt.offset or 0],
+                )
+            )
 
     async def _watch(self, consumer: Any) -> None:
         following: dict[int, int] = {}
