@@ -153,7 +153,11 @@ class Connection:
                 elif not self._read(waiter, until):
                     return waiter.done
         finally:
-            self._leave(waiter)
+            try:
+                self._leave(waiter)
+            except BaseException:  # Ctrl-C in the middle of it, or before it
+                self._leave(waiter)
+                raise
         return waiter.done
 
     def call(self, message: Message, until: float) -> Reply | None:
@@ -170,7 +174,11 @@ class Connection:
                 self._flush()
                 self._receive()
         finally:
-            self._leave(role)
+            try:
+                self._leave(role)
+            except BaseException:  # Ctrl-C in the middle of it, or before it
+                self._leave(role)
+                raise
 
     def wake(self) -> None:
         """Let the reader look again whether its waiter is done; from any thread or a signal handler."""
@@ -185,13 +193,6 @@ class Connection:
 
     def _leave(self, waiter: Waiter) -> None:
         """Give up the role or the seat; whoever sits longest reads from here on."""
-        try:
-            self._hand_on(waiter)
-        except BaseException:  # Ctrl-C in the middle of it
-            self._hand_on(waiter)
-            raise
-
-    def _hand_on(self, waiter: Waiter) -> None:
         with self.lock:
             if self._seats.leave(waiter) and self.error is not None:
                 self._socket.close()
