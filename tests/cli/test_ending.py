@@ -160,3 +160,32 @@ def test_a_short_run_on_a_terminal_shows_its_summary_alone(tidelog: CommandLine,
     (tidelog.folder / "small").write_bytes(b"a\nb\n")
     code, _, shown = on_error_terminal(tidelog, "produce", topic, "small")
     assert (code, shown) == (0, f"stored 2 messages in {topic} (synced)\r\n".encode())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ping"], ["topics", "list"], ["get", "there/0@0"], ["produce", "there"], ["consume", "there"], ["tail", "there"]],
+    ids=" ".join,
+)
+def test_ctrl_c_does_not_wait_for_a_broker_that_hangs(hung: CommandLine, command: list[str]) -> None:
+    """Ctrl-C ends a command that waits for an answer with 130 at once, long before its timeout."""
+    with hung.start(*command, "--timeout", "7d") as process:
+        address = hung.url.removeprefix("tidelog://")
+        wait_until_connected(process.pid, int(address.rpartition(":")[2]))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(b"", timeout=TIMEOUT_S)
+        assert (process.returncode, out) == (130, b"")
+        assert err in (b"", b"stored 0 messages in there\n")
+
+
+def wait_until_connected(pid: int, port: int) -> None:
+    """Return when a process has a socket connected to a port."""
+    wanted = f":{port:04X} 01"
+    for _ in range(3_000):
+        sockets = {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            fields = line.split()
+            if f"{fields[2][-5:]} {fields[3]}" == wanted and f"socket:[{fields[9]}]" in sockets:
+                return
+        select.select([], [], [], 0.01)
+    raise AssertionError("the command never connected")
