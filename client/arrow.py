@@ -30,8 +30,11 @@ GATHERED_ROWS = 64 << 10
 """Small batches are joined until they have either: frames, and what reads streams, like record batches that fit the
 processor's cache, and a bound keeps a stream's memory small."""
 
-SHARED_ROWS = 16 << 10
-"""Columns with one entry in all rows are made once, this long (64 KiB for a partition), and cut to each batch."""
+SHARED_ROWS = 4 << 10
+"""Columns with one entry in all rows are made once, this long, and cut to each batch; longer ones are worth the making.
+"""
+SHARED_COLUMNS = 64
+"""How many of them are kept: 16 KiB each, a topic's as many times the length of its name."""
 
 Numbers = npt.NDArray[np.int8] | npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
@@ -241,7 +244,7 @@ def _same(make: Callable[[Entry, int], pa.Array], entry: Entry, count: int) -> p
     return make(entry, count) if count > SHARED_ROWS else _shared(make, entry).slice(0, count)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=SHARED_COLUMNS)
 def _shared(make: Callable[[Entry, int], pa.Array], entry: Entry) -> pa.Array:
     return make(entry, SHARED_ROWS)
 

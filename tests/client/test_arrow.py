@@ -137,6 +137,15 @@ def test_slices_and_picked_rows(codec: Codec) -> None:
         assert rows(table([*gathering.add(part._part()), *gathering.flush()])) == expected
 
 
+@pytest.mark.parametrize("count", [0, 1, 4095, 4096, 4097, 10_000])
+def test_any_number_of_rows(count: int) -> None:
+    """What all rows have in common is there for each of them, however many they are."""
+    batch = stored([b"v"] * count, control=count == 0)
+    assert rows(batch.to_arrow()) == [
+        (None, b"v", "orders", 2, 40 + at, 1_736_866_800_000_000, [], 4) for at in range(count)
+    ]
+
+
 def test_offsets_with_holes() -> None:
     """A batch that lost records to a compaction says each record's own offset."""
     routing = RoutingColumns(offset_deltas=np.array([0, 3, 9], dtype=np.int32))
