@@ -44,7 +44,7 @@ FIGURES = {
         *_latency("round_trip", "`client.produce`, one at a time, until it is as durable as said"),
         *_latency(
             "deliver",
-            f"from `produce` to the message in a consumer of another process, {PACED_PER_SECOND:,} a second",
+            f"from a send without linger to the message in a consumer elsewhere, {PACED_PER_SECOND:,} a second",
         ),
         Figure("restart_after_kill", "s", "from starting after kill -9 to the first answer, with 1 GB of log", 2),
         Figure("idle_memory", "MB", "anonymous resident memory (RssAnon) of a broker that nobody uses", 1),

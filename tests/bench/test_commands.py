@@ -43,6 +43,12 @@ def test_the_families_have_every_figure() -> None:
     assert set().union(*FAMILIES.values()) == set(FIGURES)
 
 
+def test_the_readme_names_every_family_and_figure() -> None:
+    """bench/README.md says what each figure times."""
+    text = (ROOT / "bench/README.md").read_text()
+    assert [name for name in {*FAMILIES, *FIGURES} if f"`{name}`" not in text] == []
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_prints_its_figures(family: str) -> None:
