@@ -11,6 +11,7 @@ import numpy as np
 
 from ....protocol.durability import Durability
 from ..errors import VerificationError
+from ..progress import Advance
 from .account import Account, Faults, Places
 from .crew import Caller
 from .payload import Payloads
@@ -100,7 +101,7 @@ def open_reader(client: Client, topic: BenchTopic, *, is_bounded: bool) -> Consu
     return reader
 
 
-def read_back(client: Client, topic: BenchTopic, sending: Sending, timeout_s: float) -> Faults:
+def read_back(client: Client, topic: BenchTopic, sending: Sending, timeout_s: float, advance: Advance) -> Faults:
     """Read everything that was sent, and compare; what does not come within the timeout is lost."""
     account = Account(sending.payloads, sending.places)
     wanted = {partition: sending.places.end_of(partition) for partition in range(len(topic.ends))}
@@ -110,6 +111,7 @@ def read_back(client: Client, topic: BenchTopic, sending: Sending, timeout_s: fl
             messages = reader.receive(READ_MESSAGES, timeout=timeout_s)
             for message in messages:
                 account.take(message.partition, message.offset, message.value)
+            advance(len(messages))
             left = {each for each in left if reader.position(topic.name, each) < wanted[each]}
             if not messages:
                 break

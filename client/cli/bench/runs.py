@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..options import OutputFormat
 from ..progress import progress
 from ..session import connected
+from .account import Faults
 from .crew import Crew
 from .load import Sending, read_back, shares_of
 from .payload import Payloads
@@ -62,7 +63,7 @@ def run_produce(plan: Plan, mode: str, output: OutputFormat) -> None:
         crew = Crew(plan.callers)
         with progress(f"producing to {topic.name}", plan.messages) as advance:
             crew.run(sending.many if mode == "many" else sending.single, advance)
-        faults = read_back(client, topic, sending, plan.timeout_s)
+        faults = _read_back(plan, client, topic, sending)
     measured = Measured("produce", plan.messages, crew.seconds, crew.took_ns)
     show(plan.conditions(topic, mode, sending.promised), [measured], faults, output)
 
@@ -94,7 +95,7 @@ def run_latency(plan: Plan, output: OutputFormat) -> None:
             follower.wait_for(plan.messages, plan.timeout_s)
         finally:
             follower.close()
-        faults = read_back(client, topic, sending, plan.timeout_s)
+        faults = _read_back(plan, client, topic, sending)
     delivered = array("q")
     for came_ns, message in follower.came:
         sender = sending.payloads.sender_of(message.value)
@@ -105,6 +106,11 @@ def run_latency(plan: Plan, output: OutputFormat) -> None:
         Measured("deliver", len(delivered), crew.seconds, delivered),
     ]
     show(plan.conditions(topic, "single", sending.promised), measured, faults, output)
+
+
+def _read_back(plan: Plan, client: Client, topic: BenchTopic, sending: Sending) -> Faults:
+    with progress(f"reading back {topic.name}", plan.messages) as advance:
+        return read_back(client, topic, sending, plan.timeout_s, advance)
 
 
 def _sending(
