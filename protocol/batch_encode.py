@@ -26,6 +26,7 @@ BytesLike = bytes | bytearray | memoryview
 Entries = Sequence[BytesLike | None] | BinaryColumn
 Header = tuple[str, BytesLike | None]
 Times = Sequence[int] | npt.NDArray[np.int64]
+Sizes = npt.NDArray[np.int64]
 
 MAX_COLUMN_BYTES = 2**31 - 1
 """Offsets are i32, as in an Arrow binary array."""
@@ -48,6 +49,8 @@ def encode_batch(
     routing: RoutingColumns | None = None,
     control: bool = False,
     flags: int = 0,
+    value_sizes: Sizes | None = None,
+    key_sizes: Sizes | None = None,
 ) -> bytearray:
     """Return a complete batch with its body checksum set; the leader's and the local fields are zero.
 
@@ -55,7 +58,7 @@ def encode_batch(
     `BinaryColumn` that is taken as it is. Give either one `timestamp_us` or `timestamps_us` for each
     record. A `codec` is left out where it does not help. `flags` are those that no column implies. What is
     encoded is what the caller says: whether a broker accepts it from a producer is for
-    `check_from_producer`.
+    `check_from_producer`. `value_sizes` and `key_sizes`: of each entry in bytes, for a caller that knows them.
 
     Raises TypeError for an entry that is not bytes-like, ValueError for columns of different lengths, and
     BatchTooLargeError beyond what the format can hold. Values of 100 bytes cost about 60 ns each.
@@ -72,8 +75,8 @@ def encode_batch(
             payload.add_array(Attributes.TIMESTAMPS, np.asarray(timestamps_us, dtype="<i8"))
         if keys is not None and _has_entry(keys):
             payload.flags |= Attributes.KEYS
-            payload.add_binary(keys, Attributes.KEY_NULLS)
-        payload.add_binary(values, Attributes.VALUE_NULLS)
+            payload.add_binary(keys, Attributes.KEY_NULLS, key_sizes)
+        payload.add_binary(values, Attributes.VALUE_NULLS, value_sizes)
         if headers is not None:
             _add_headers(payload, headers)
     head = BatchHeader(
@@ -189,7 +192,7 @@ class _Columns:
         self.flags |= flag
         self.add(array.tobytes())
 
-    def add_binary(self, entries: Entries, null_flag: int | None) -> None:
+    def add_binary(self, entries: Entries, null_flag: int | None, sizes: Sizes | None = None) -> None:
         """Add a binary column, with a null bitmap under `null_flag` where an entry is None."""
         if isinstance(entries, BinaryColumn):
             self._add_column(entries, null_flag)
@@ -197,7 +200,7 @@ class _Columns:
         try:
             plain = cast("Sequence[BytesLike]", entries)  # what None makes of it is caught
             data = b"".join(plain)
-            offsets = _offsets(plain, len(data))
+            offsets = _offsets(plain, len(data), sizes)
         except TypeError:
             plain = self._without_nulls(entries, null_flag)
             data = b"".join(plain)
@@ -232,7 +235,9 @@ def _plain_bytes(entry: BytesLike | None) -> bytes:
     return entry if isinstance(entry, bytes) else bytes(memoryview(entry))  # bytes(5) would be five zeros
 
 
-def _offsets(entries: Sequence[Sequence[object]] | Sequence[BytesLike], total: int) -> memoryview:
+def _offsets(
+    entries: Sequence[Sequence[object]] | Sequence[BytesLike], total: int, sizes: Sizes | None = None
+) -> memoryview:
     """Return the offsets of entries of `total` bytes altogether.
 
     Raises TypeError for views whose items are not single bytes: their lengths do not add up to `total`.
@@ -242,8 +247,11 @@ def _offsets(entries: Sequence[Sequence[object]] | Sequence[BytesLike], total: i
     count = len(entries)
     offsets = np.empty(count + 1, dtype="<i4")
     offsets[0] = 0
-    lengths = np.frombuffer(struct.pack(f"<{count}i", *map(len, entries)), dtype="<i4")
-    np.add.accumulate(lengths, out=offsets[1:])
+    if sizes is None:
+        lengths = np.frombuffer(struct.pack(f"<{count}i", *map(len, entries)), dtype="<i4")
+        np.add.accumulate(lengths, out=offsets[1:])
+    else:
+        offsets[1:] = np.add.accumulate(sizes)
     if count and offsets[count] != total:
         raise TypeError("expected bytes-like entries, found a view whose items are not single bytes")
     return offsets.data.cast("B")

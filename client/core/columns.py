@@ -62,13 +62,13 @@ class Columns:
         timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None = None,
         dedup_ids: Iterable[DedupId | None] | None = None,
     ) -> None:
-        value_list, largest_value = to_bytes_column(values, "values")
-        key_list, largest_key = (None, 0) if keys is None else to_bytes_column(keys, "keys")
+        value_list, value_sizes = to_bytes_column(values, "values")
+        key_list, key_sizes = (None, None) if keys is None else to_bytes_column(keys, "keys")
         header_list = None if headers is None else [to_pairs(each) for each in headers]
         times_us = None if timestamps is None else to_times_us(timestamps)
         ids = None if dedup_ids is None else to_dedup_id_column(dedup_ids)
-        self.table = Table(value_list, key_list, header_list, times_us, ids)
-        self._largest = largest_value + largest_key
+        self.table = Table(value_list, key_list, header_list, times_us, ids, value_sizes, key_sizes)
+        self._largest = _largest(value_sizes) + (0 if key_sizes is None else _largest(key_sizes))
         """No message is larger, its headers aside."""
         lanes, targets = _per_row(priority), _per_row(partition)
         self.priorities = check_priority(cast("int", priority)) if lanes is None else [*map(check_priority, lanes)]
@@ -150,6 +150,10 @@ def to_dedup_id_column(column: Iterable[DedupId | None]) -> DedupIds:
         NO_DEDUP_ID if each is None else to_dedup_id(each, f"dedup_ids[{row}]") for row, each in enumerate(column)
     ]
     return np.frombuffer(b"".join(hashed), dtype=DEDUP_ID)
+
+
+def _largest(sizes: Int64s) -> int:
+    return int(sizes.max(initial=0))
 
 
 def _per_row(argument: int | Sequence[int] | None) -> list[int] | None:

@@ -44,6 +44,9 @@ class Table:
     timestamps_us: Int64s | None
     dedup_ids: DedupIds | None = None
     """Hashed, as they stand in a batch: zeros mean none."""
+    value_sizes: Int64s | None = None
+    """In bytes, where that is known already."""
+    key_sizes: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -56,6 +59,8 @@ class Table:
             None if self.headers is None else self.headers[start:stop],
             None if self.timestamps_us is None else self.timestamps_us[start:stop],
             None if self.dedup_ids is None else self.dedup_ids[start:stop],
+            None if self.value_sizes is None else self.value_sizes[start:stop],
+            None if self.key_sizes is None else self.key_sizes[start:stop],
         )
 
     def take(self, rows: Int64s) -> Table:
@@ -67,13 +72,15 @@ class Table:
             None if self.headers is None else pick(self.headers),
             None if self.timestamps_us is None else self.timestamps_us[rows],
             None if self.dedup_ids is None else self.dedup_ids[rows],
+            None if self.value_sizes is None else self.value_sizes[rows],
+            None if self.key_sizes is None else self.key_sizes[rows],
         )
 
     def size(self) -> int:
         """Return about how many bytes these rows are in a batch."""
-        size = _total(self.values) + len(self) * RECORD_OVERHEAD_BYTES
+        size = _total(self.values, self.value_sizes) + len(self) * RECORD_OVERHEAD_BYTES
         if self.keys is not None:
-            size += _total(self.keys)
+            size += _total(self.keys, self.key_sizes)
         if self.headers is not None:
             size += sum(record_bytes(None, None, pairs) for pairs in self.headers)
         if self.dedup_ids is not None:
@@ -121,7 +128,9 @@ class _Picker:
         return [cast("Entry", found)] if self._is_one else list(cast("tuple[Entry, ...]", found))
 
 
-def _total(entries: Iterable[bytes | None]) -> int:
+def _total(entries: Iterable[bytes | None], sizes: Int64s | None) -> int:
+    if sizes is not None:
+        return int(sizes.sum())
     try:
         return sum(map(len, cast("Iterable[bytes]", entries)))
     except TypeError:

@@ -76,6 +76,7 @@ class Parcel:
         "group",
         "headers",
         "identity",
+        "key_sizes",
         "keys",
         "order",
         "partition",
@@ -86,6 +87,7 @@ class Parcel:
         "size",
         "timestamp_us",
         "timestamps_us",
+        "value_sizes",
         "values",
     )
 
@@ -97,6 +99,9 @@ class Parcel:
         self.deadline = deadline
         self.values: Sequence[bytes | None] = []
         self.keys: Sequence[bytes | None] | None = None
+        self.value_sizes: npt.NDArray[np.int64] | None = None
+        self.key_sizes: npt.NDArray[np.int64] | None = None
+        """Of each entry in bytes, where that is known already."""
         self.headers: Sequence[Sequence[Pair]] | None = None
         self.timestamps_us: Sequence[int] | npt.NDArray[np.int64] | None = None
         self.dedup_ids: npt.NDArray[np.void] | None = None
@@ -137,6 +142,8 @@ class Parcel:
             producer_epoch=identity.epoch,
             base_sequence=sequence & SEQUENCE_MASK,
             routing=None if self.dedup_ids is None else RoutingColumns(dedup_ids=self.dedup_ids),
+            value_sizes=self.value_sizes,
+            key_sizes=self.key_sizes,
         )
         return self.encoded
 
@@ -223,6 +230,7 @@ def parcel_of(chunk: Chunk, durability: int, timestamp_us: int, deadline: float,
     table = chunk.table
     parcel.values, parcel.keys, parcel.headers = table.values, table.keys, table.headers
     parcel.timestamps_us, parcel.dedup_ids, parcel.group = table.timestamps_us, table.dedup_ids, group
+    parcel.value_sizes, parcel.key_sizes = table.value_sizes, table.key_sizes
     parcel.deliveries.append(Delivery(parcel))
     return parcel
 
