@@ -6,6 +6,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import product
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -16,7 +17,7 @@ import pytest
 from tests.client.fake_broker import FakeBroker
 from tests.client.flavours import FLAVOURS, World, finish
 from tests.helpers.broker_process import BrokerProcess, broker_process
-from tidelog import InvalidRequestError, MessageTooLargeError
+from tidelog import Client, InvalidRequestError, MessageTooLargeError
 
 pytestmark = pytest.mark.process
 
@@ -128,8 +129,8 @@ async def test_headers_keep_order_and_repeats(world: World, url: str, topic: str
 
 @everywhere
 async def test_many_headers_and_large_ones(world: World, url: str, topic: str) -> None:
-    """Case 4: a megabyte in a header comes back, and so do 10,000 headers; more than the limit, or larger than a message may be, are
-    refused with the limit, and nothing of them is stored."""
+    """Case 4: a megabyte in a header comes back, and so do 10,000 headers; more of them, or a message larger than the
+    limit, are refused with the limit, and nothing of them is stored."""
     large = [("big", bytes(range(256)) * 4096)]
     many = [(f"h{at}", b"%d" % at) for at in range(10_001)]
     async with world.client(url) as client:
@@ -177,6 +178,38 @@ async def test_times_are_found_as_a_linear_scan_finds_them(world: World, url: st
             async with client.consumer(f"{topic}-a", by="timestamp") as consumer:
                 await consumer.seek_to_time(start)
                 assert (await consumer.receive())[0].offset == first
+
+
+def test_times_are_found_over_segments_and_in_compressed_batches(tmp_path: Path) -> None:
+    """Case 5: 2,000 records in disorder over several segment files, zstd on, give for every range what a linear scan
+    gives, and so do ranges of append times."""
+    chance = random.Random(5)
+    times = [at // 2 + chance.randrange(200) for at in range(2000)]
+    small = {"SEGMENT_BYTES": "1MiB", "MAX_BATCH_BYTES": "512KiB", "MAX_BATCH_PAYLOAD": "512KiB"}
+    environment = {f"TIDELOG_LOG__{name}": value for name, value in small.items()}
+    environment["TIDELOG_TOPICS__MAX_MESSAGE_BYTES"] = "64KiB"
+    with broker_process(tmp_path, environment=environment) as broker:
+        with Client(broker.url) as client:
+            client.topics.create("t", partitions=1)
+            with client.producer(compression="zstd") as producer:
+                for at, each in enumerate(times):
+                    stamp = BASE + timedelta(milliseconds=each)
+                    producer.send("t", chance.randbytes(2500), key=b"%d" % at, timestamp=stamp)
+                    if at % 37 == 36:
+                        producer.flush()
+            for low, high in [(0, 1), (100, 101), (500, 520), (617, 1300), (1199, 1200), (0, 5000), (3000, 4000)]:
+                start, end = BASE + timedelta(milliseconds=low), BASE + timedelta(milliseconds=high)
+                expected = [b"%d" % at for at, each in enumerate(times) if low <= each < high]
+                with client.replay("t", start=start, end=end, by="timestamp") as replay:
+                    assert [message.key for message in replay.messages()] == expected
+            with client.consumer("t", end="latest") as consumer:
+                appended = [message.append_time for message in consumer]
+            assert appended == sorted(appended)
+            for start, end in [(appended[at], appended[at + 300]) for at in range(0, 1700, 333)]:
+                expected_offsets = [offset for offset, each in enumerate(appended) if start <= each < end]
+                with client.replay("t", start=start, end=end) as replay:
+                    assert [message.offset for message in replay.messages()] == expected_offsets
+        assert len([*tmp_path.rglob("*.log")]) > 2, [*tmp_path.rglob("*")]
 
 
 @everywhere

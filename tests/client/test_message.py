@@ -36,6 +36,21 @@ def test_ids_carry_namespace_and_count_where_they_say_something() -> None:
     assert message().origin_id == "t/2@5"
 
 
+def test_the_bytes_of_a_value_are_its_raw_form() -> None:
+    """With a codec or without: null is None."""
+    assert (message(value=b"x").raw, message(value=b"").raw, message(value=None).raw) == (b"x", b"", None)
+
+
+def test_a_repr_of_a_message_is_short() -> None:
+    """Of long keys and values the beginning and the size; what is out of the ordinary is shown."""
+    big = message(value=b"x" * 1000, priority=9, topic_count=2, headers=Headers([("a", None)]))
+    assert repr(big) == (
+        f"Message(topic='t', partition=2, offset=5, key=None, value={b'x' * 64!r}... (1,000 bytes),"
+        " timestamp=1970-07-21T14:09:16.146413+00:00, priority=9, headers=Headers([('a', None)]), topic_count=2)"
+    )
+    assert "timestamp_us=2305843009213693952" in repr(message(timestamp_us=1 << 61))
+
+
 def test_times_are_exact_and_aware() -> None:
     """Microseconds survive; a time beyond the calendar is an OverflowError, its microseconds are still there."""
     assert message().timestamp == MOMENT

@@ -53,6 +53,17 @@ def test_a_naive_time_is_refused_with_the_fix() -> None:
         to_us("2025-01-01")  # type: ignore[arg-type]
 
 
+def test_a_time_that_its_zone_carries_out_of_the_calendar_is_refused() -> None:
+    """Nobody could read it back as a datetime in UTC; the first and last that can be are taken."""
+    east, west = timezone(timedelta(hours=14)), timezone(timedelta(hours=-12))
+    for moment in (datetime.min.replace(tzinfo=east), datetime.max.replace(tzinfo=west)):
+        with pytest.raises(ValueError, match="expected a time in the years 1 to 9999 of UTC, found"):
+            to_us(moment)
+    for moment in (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
+        assert from_us(to_us(moment)) == moment
+    assert from_us(to_us(datetime.min.replace(tzinfo=west))) == datetime(1, 1, 1, 12, tzinfo=UTC)
+
+
 def test_durations_are_seconds_or_timedeltas() -> None:
     """Nothing else, nothing negative, no NaN; the default and no limit are two things."""
     assert seconds("t", timedelta(milliseconds=1500)) == 1.5
