@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 from xml.sax.saxutils import escape
 
 from .figures import FIGURES
@@ -36,6 +36,35 @@ TOP, PITCH, BAR_HEIGHT = 58, 58, 14
 OURS, THEIRS, INK, PALE = "#0b7285", "#adb5bd", "#212529", "#6c757d"
 
 
+class ComparedRow(TypedDict):
+    """What is drawn of a row."""
+
+    figure: str
+    size: int
+    durability: str
+    peer_durability: str
+    ours: float
+    peer: float
+    ratio: float
+
+
+class Machine(TypedDict):
+    """What is said of the machine."""
+
+    processor: str
+    cores: int
+
+
+class Compared(TypedDict):
+    """What is read of a comparison's file."""
+
+    date: str
+    systems: list[str]
+    machine: Machine
+    rounds: int
+    rows: list[ComparedRow]
+
+
 @dataclass(frozen=True, slots=True)
 class Bar:
     """One figure of the picture."""
@@ -54,18 +83,18 @@ class Bar:
         return mine / longest, theirs / longest
 
 
-def bars_of(comparison: dict[str, Any]) -> list[Bar]:
+def bars_of(comparison: Compared) -> list[Bar]:
     """Pick the rows that are drawn; those that were not measured are left out."""
     found = {(row["figure"], row["size"], row["durability"], row["peer_durability"]): row for row in comparison["rows"]}
     bars: list[Bar] = []
-    for *key, title in SHOWN:
-        row = found.get(tuple(key))
+    for figure, size, durability, peer_durability, title in SHOWN:
+        row = found.get((figure, size, durability, peer_durability))
         if row is not None:
             bars.append(Bar(title, FIGURES[row["figure"]].unit, row["ours"], row["peer"], row["ratio"]))
     return bars
 
 
-def picture(comparison: dict[str, Any]) -> str:
+def picture(comparison: Compared) -> str:
     """Return the SVG of a comparison."""
     bars = bars_of(comparison)
     ours, peer = sorted(comparison["systems"], key=lambda name: not name.startswith("tidelog"))[:2]
@@ -126,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("comparison", type=Path, help="what `python -m bench.compare --json FILE` wrote")
     parser.add_argument("picture", type=Path, help="the SVG to write")
     options = parser.parse_args(arguments)
-    comparison = json.loads(options.comparison.read_text())
+    comparison: Compared = json.loads(options.comparison.read_text())
     if not bars_of(comparison):
         print(f"expected rows to draw in {options.comparison}, found none of them", file=sys.stderr)
         return 1

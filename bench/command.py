@@ -34,7 +34,7 @@ class Command:
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Print the figures asked for; 1 when something is not as it was sent, 3 when the system is not installed."""
-        signal.signal(signal.SIGTERM, _leave)
+        leave_on_sigterm()
         options = self._parser().parse_args(arguments)
         unknown = set(options.families) - set(self.families)
         if unknown:
@@ -113,5 +113,11 @@ def _value_size(text: str) -> int:
     return size
 
 
+def leave_on_sigterm() -> None:
+    """Let SIGTERM end the process by an exception, so that every `with` ends the server it started."""
+    signal.signal(signal.SIGTERM, _leave)
+
+
 def _leave(_number: int, _frame: object) -> None:
-    raise SystemExit(128 + signal.SIGTERM)  # so that every `with` ends the server it started
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the first is being obeyed
+    raise SystemExit(128 + signal.SIGTERM)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .command import add_load_options
+from .command import add_load_options, leave_on_sigterm
 from .comparison import Key, Row, comparison_table, rows_of
 from .result import Result
 from .targets import TARGETS
@@ -114,6 +114,7 @@ def machine() -> dict[str, object]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare; 1 when a side did not verify or broke, 3 when the peer is not installed."""
+    leave_on_sigterm()
     options = _options(arguments)
     before = machine()
     try:

@@ -39,9 +39,13 @@ PREFETCH = {
 """As much as its threads can fetch ahead."""
 
 
+def _common(address: str) -> dict[str, object]:
+    return {"bootstrap.servers": address, "log_level": 2}  # no line for each connection that ends with the server
+
+
 def create_topics(address: str) -> None:
     """Make the topic and one for what is not timed, once the broker answers."""
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient(_common(address))
     topics = [NewTopic(name, num_partitions=1, replication_factor=1) for name in (TOPIC, WARM_UP_TOPIC)]
     for future in admin.create_topics(topics, operation_timeout=READY_SECONDS).values():
         future.result(READY_SECONDS)
@@ -65,7 +69,7 @@ def _wait_for_leader(address: str, topic: str) -> None:
 
 def producer(address: str, **settings: object) -> Producer:
     """Return a producer whose batches are acknowledged by all replicas."""
-    return Producer({"bootstrap.servers": address, "acks": "all", **settings})
+    return Producer({**_common(address), "acks": "all", **settings})
 
 
 def flush(sending: Producer) -> None:
@@ -96,7 +100,7 @@ def send_all(sending: Producer, topic: str, values: Sequence[bytes]) -> None:
 def reading(address: str, topic: str = TOPIC, **settings: object) -> Iterator[Consumer]:
     """Open a consumer of the topic's one partition from its beginning; without a group, so nothing is to be joined."""
     consumer = Consumer(
-        {"bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False, "check.crcs": True, **settings}
+        {**_common(address), "group.id": "bench", "enable.auto.commit": False, "check.crcs": True, **settings}
     )
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import NotInstalledError
@@ -77,14 +78,16 @@ class KafkaServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
+        try:
+            if self._process is not None:
+                self._process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(STOP_SECONDS)
+        finally:
+            if self._process is not None and self._process.poll() is None:
                 self._process.kill()
                 self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self) -> None:
         broker, controller = _free_port(), _free_port()
