@@ -63,6 +63,10 @@ def a_codec_of_the_call(client: Client) -> None:
         assert_type(message.value, JsonValue)
     for message in client.replay("t", codec=Msgspec[Order | None](Order), ordered="time").messages():
         assert_type(message.value, Order | None)
+    nullable: Msgspec[Order | None] = Msgspec(Order)
+    assert_type(client.get("t/0@0", codec=nullable).value, Order | None)
+    union: Msgspec[Order | int] = Msgspec(Order | int)
+    assert_type(client.get("t/0@0", codec=union).value, Order | int)
     for batch in client.replay("t", codec=Msgspec(list[Order], "msgpack")):
         assert_type(batch.decode(), list[list[Order]])
         assert_type(batch.decode(on_error="keep"), list[list[Order] | DecodeError])
