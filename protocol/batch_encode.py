@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from .batch_header import HEADER_BYTES, MAX_PRIORITY, Attributes, BatchHeader, Codec, pack_header, stamp_body
-from .columns import BinaryColumn, RoutingColumns, pack_bits
+from .columns import FEW_ENTRIES, BinaryColumn, RoutingColumns, pack_bits
 from .compression import compress
 from .errors import BatchTooLargeError
 from .limits import MAX_RECORDS_PER_BATCH
@@ -245,6 +245,11 @@ def _offsets(
     if total > MAX_COLUMN_BYTES:
         raise BatchTooLargeError(f"expected a column of at most {MAX_COLUMN_BYTES} bytes, found {total}")
     count = len(entries)
+    if count <= FEW_ENTRIES:
+        few = [*accumulate(map(len, entries), initial=0)]
+        if few[count] != total:
+            raise TypeError("expected bytes-like entries, found a view whose items are not single bytes")
+        return memoryview(struct.pack(f"<{count + 1}i", *few))
     offsets = np.empty(count + 1, dtype="<i4")
     offsets[0] = 0
     if sizes is None:

@@ -24,6 +24,9 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+FEW_ENTRIES = 8
+"""Up to so many offsets are looked at one by one: numpy's calls take 4 us in a warm loop and 20 in a single produce."""
+
 
 class BinaryColumn(Sequence[bytes | None]):
     """A sequence of bytes or None over one buffer.
@@ -256,6 +259,10 @@ class ColumnCursor:
     def offsets(self, name: str, count: int) -> Int32s:
         """Return the next offsets i32[count + 1], which start at 0 and never decrease."""
         offsets = self.int32s(f"the offsets of {name}", count + 1)
+        if count <= FEW_ENTRIES:
+            few = offsets.tolist()
+            if not few[0] and few == sorted(few):
+                return offsets
         if offsets[0] != 0:
             raise InvalidBatchError(f"expected the offsets of {name} to start at 0, found {offsets[0]}")
         if not bool((offsets[1:] >= offsets[:-1]).all()):

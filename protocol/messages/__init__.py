@@ -127,7 +127,9 @@ EXCHANGES: dict[Api, Exchange] = {
 
 _encoder = msgspec.msgpack.Encoder()
 _requests = {api: msgspec.msgpack.Decoder(exchange.request) for api, exchange in EXCHANGES.items()}
-_replies = {api: msgspec.msgpack.Decoder(exchange.reply) for api, exchange in EXCHANGES.items()}
+_replies: dict[int, msgspec.msgpack.Decoder[Message]] = {
+    api: msgspec.msgpack.Decoder(exchange.reply) for api, exchange in EXCHANGES.items()
+}
 _error_decoder = msgspec.msgpack.Decoder(ErrorInfo)
 _api_of = {exchange.request: api for api, exchange in EXCHANGES.items()}
 
@@ -163,7 +165,7 @@ def decode_request(api: int, control: memoryview) -> Message:
 def decode_reply(api: int, control: memoryview) -> Message:
     """Read a reply. Raises ProtocolError when the broker's bytes are not that struct."""
     try:
-        return _replies[Api(api)].decode(control)
+        return _replies[api].decode(control)
     except (KeyError, ValueError, msgspec.DecodeError) as error:
         raise ProtocolError(f"expected a reply to api {api}, found bytes that do not decode: {error}") from None
 
