@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from ..errors import NotInstalledError, VerificationError
@@ -97,7 +97,7 @@ def send_all(sending: Producer, topic: str, values: Sequence[bytes]) -> None:
 
 
 @contextmanager
-def reading(address: str, topic: str = TOPIC, **settings: object) -> Iterator[Consumer]:
+def reading(address: str, topic: str = TOPIC, **settings: object) -> Generator[Consumer]:
     """Open a consumer of the topic's one partition from its beginning; without a group, so nothing is to be joined."""
     consumer = Consumer(
         {**_common(address), "group.id": "bench", "enable.auto.commit": False, "check.crcs": True, **settings}
