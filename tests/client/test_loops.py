@@ -109,6 +109,7 @@ def test_cancelled_lists_and_exits(broker: BrokerProcess, loop: str) -> None:
         anyio.run(body, backend=loop)
 
 
+@pytest.mark.filterwarnings("ignore:coroutine '_readable_or_writable:RuntimeWarning")  # anyio's, of a task not begun
 def test_all_tasks_but_one_cancelled(broker: BrokerProcess) -> None:
     """As a test framework does: no task of the client's own outlives a call, so none is lost, and everything goes on."""
 

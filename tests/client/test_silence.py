@@ -196,18 +196,19 @@ async def test_a_full_broker_is_not_asked(world: World) -> None:
 @everywhere
 async def test_a_broker_that_stands_still_is_not_stormed(world: World) -> None:
     """Its system takes connections and nobody greets: one attempt after another, each given its time, none in a rush."""
-    stuck = threading.Event()
+    stuck, released = threading.Event(), threading.Event()
     with impatient(quiet_s=0.05, answer_s=0.05):
         async with world.client() as client:
             await client.produce("t", b"0")
-            world.broker.post(partial(stuck.wait, 20))
+            world.broker.post(lambda: (stuck.set(), released.wait(20)))
+            assert await world.elsewhere(partial(stuck.wait, 10))
             try:
                 with pytest.raises(OutcomeUnknownError):
                     await client.produce("t", b"1", timeout=0.7)
                 with pytest.raises(TimedOutError):
                     await client.ping(timeout=0.7)
             finally:
-                stuck.set()
+                released.set()
             last = await client.produce("t", b"2")
             stored = world.broker.store.values("t")
             assert stored[last.offset] == b"2"
