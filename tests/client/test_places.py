@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
+from types import FrameType
 from typing import Any
-from unittest.mock import patch
 
+from tests.client.fake_broker import FakeBroker
 from tests.client.flavours import World, everywhere, read, store
-from tidelog.client.core.position import Position
+from tidelog import Client
+from tidelog.codecs import Json
 from tidelog.protocol.messages import Fetch, Metadata
 
 
@@ -171,18 +174,23 @@ async def test_many_messages_are_fetched_with_few_requests(world: World) -> None
     assert world.broker.count(Fetch) <= 2
 
 
-@everywhere
-async def test_nothing_is_called_for_a_message(world: World) -> None:
-    """Between two batches a loop over messages asks neither the consumer nor the partition anything."""
-    store(world, "t", 3000, per_batch=1000)
-    asked: list[str] = []
-    taken = Position.next_batch
+def test_nothing_is_called_for_a_message() -> None:
+    """A blocking loop over messages runs no Python function between two of one batch, with a codec neither."""
+    with FakeBroker() as broker, Client(broker.url) as client:
+        store(World("blocking", broker), "t", 5000, per_batch=1000)
+        for codec in (None, Json()):
+            with client.consumer("t", end="latest", codec=codec) as consumer:
+                called, count = 0, 0
 
-    def counted(position: Position, *arguments: Any) -> Any:
-        asked.append("batch")
-        return taken(position, *arguments)
+                def note(frame: FrameType, event: str, argument: object) -> None:
+                    nonlocal called
+                    called += event == "call"
 
-    with patch.object(Position, "next_batch", counted):
-        async with world.client() as client, client.consumer("t", end="latest") as consumer:
-            assert len(await read(consumer)) == 3000
-    assert len(asked) <= 4
+                sys.setprofile(note)
+                try:
+                    for _ in consumer:
+                        count += 1
+                finally:
+                    sys.setprofile(None)
+            assert count == 5000
+            assert called < 1000
