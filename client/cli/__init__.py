@@ -16,6 +16,7 @@ MODULES = {
     "tail": "consume",
     "replay": "consume",
     "get": "get",
+    "outcome": "outcome",
     "bench": "bench.verbs",
 }
 """Which module of this folder has which command, in the order of the help."""
