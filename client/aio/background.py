@@ -46,7 +46,11 @@ class Background:
         return f"<Background of {self.dispatcher!r}, {'running' if self._is_running else 'not running'}>"
 
     def __del__(self) -> None:
-        self._bell.set()
+        # Nobody refers to the producer, and nothing is left to be delivered: nobody can be waiting.
+        bell, dispatcher = getattr(self, "_bell", None), getattr(self, "dispatcher", None)
+        if bell is not None and dispatcher is not None:
+            dispatcher.end()
+            bell.set()
 
     def start(self) -> None:
         """Run, if it does not."""

@@ -72,9 +72,6 @@ class Dispatcher:
     def __repr__(self) -> str:
         return f"<Dispatcher of {self.buffer!r}>"
 
-    def __del__(self) -> None:
-        self.end()
-
     @property
     def lock(self) -> runtime.Lock:
         """Of the session."""
