@@ -156,16 +156,16 @@ class TypedMessage(Located, msgspec.Struct, Generic[Value], frozen=True, eq=Fals
     headers: Headers = NO_HEADERS
     topic_count: int = 1
     """How often a topic of this name was made, this one included."""
-    decoded: object = UNDECODED
+    _decoded: object = UNDECODED
     """The value, once it was asked for."""
 
     @property
     def value(self) -> Value:
         """What the codec makes of the bytes. Raises DecodeError, with the codec's own error as its cause."""
-        found = self.decoded
+        found = self._decoded
         if found is UNDECODED:
             found = self._decode()
-            msgspec.structs.force_setattr(self, "decoded", found)
+            msgspec.structs.force_setattr(self, "_decoded", found)
         return cast("Value", found)
 
     def _decode(self) -> object:
