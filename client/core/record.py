@@ -101,7 +101,7 @@ def to_bytes(data: Data, name: str) -> bytes | None:
     except TypeError:
         raise TypeError(
             f"{name}: expected bytes, str or None, found {type(data).__name__}; "
-            "encode it first, or use a client with codec= once there are codecs"
+            "encode it first, or give a codec=, such as tidelog.codecs.Json()"
         ) from None
 
 
