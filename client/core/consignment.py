@@ -169,7 +169,10 @@ def consign(
     chosen = _partitions(messages, table, topic, sticky)
     made: list[Consignment] = []
     for partition, priority, rows in groups(chosen, _priorities(messages), len(table)):
-        group, group_table = (messages, table) if rows is None else (messages.take(rows), table.take(rows))
+        group, group_table = messages, table
+        if rows is not None and len(rows) < len(table):
+            group = messages.take(rows)
+            group_table = _table(group, began_us)
         for at, part, size in _parts(group_table, target_bytes):
             made.append(
                 Consignment(
