@@ -139,23 +139,24 @@ class DedupTable:
         distinct = set(ids)
         without = ids.count(NO_DEDUP_ID) if NO_DEDUP_ID in distinct else 0
         distinct.discard(NO_DEDUP_ID)
-        if (
-            len(distinct) + without == len(ids)
-            and self._known.keys().isdisjoint(distinct)
-            and (not earlier or earlier.keys().isdisjoint(distinct))
-        ):
+        known, sent = self._known.keys() & distinct, earlier.keys() & distinct
+        if len(distinct) + without == len(ids) and not known and not sent:
             return []
+        firsts: dict[bytes, tuple[int, int]] = {}
+        for dedup_id in known:
+            first = self.find(dedup_id, now_us, exists)
+            if first is not None:
+                firsts[dedup_id] = first
+        firsts.update((dedup_id, (earlier[dedup_id], now_us)) for dedup_id in sent)
         found: list[Duplicate] = []
-        own: dict[bytes, int] = {}
-        for index, dedup_id in enumerate(ids):
+        for row, dedup_id in enumerate(ids):
             if dedup_id == NO_DEDUP_ID:
                 continue
-            offset = own.get(dedup_id, earlier.get(dedup_id))
-            first = First(offset, now_us) if offset is not None else self.find(dedup_id, now_us, exists)
-            if first is not None:
-                found.append(Duplicate(index, *first))
+            place = firsts.get(dedup_id)
+            if place is not None:
+                found.append(Duplicate(row, *place))
             else:
-                own[dedup_id] = base_offset + index - len(found)
+                firsts[dedup_id] = base_offset + row - len(found), now_us
         return found
 
     def find(self, dedup_id: bytes, now_us: int, exists: Callable[[int], bool]) -> First | None:

@@ -13,9 +13,11 @@ if the decision is then the same, which it is but for ids whose window ends mean
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from operator import le
 
 import numpy as np
 import numpy.typing as npt
@@ -134,7 +136,7 @@ class Deduplication:
 
     def find(self, dedup_id: bytes, now_us: int) -> First | None:
         """Return where the message with an id is."""
-        return self._memory.dedup.find(dedup_id, now_us, self._exists)
+        return self._memory.dedup.find(dedup_id, now_us, self._existence())
 
     def _decide(
         self, bulk: memoryview, at: int, headers: Sequence[BatchHeader], now_us: int
@@ -144,15 +146,14 @@ class Deduplication:
         decided: list[Sequence[Duplicate]] = []
         offset = self._log.end_offset
         earlier: dict[bytes, int] = {}
+        exists = self._existence()
         if table.settings.window_us:
             table.forget_old(now_us)
         for header in headers:
             duplicates: Sequence[Duplicate] = ()
             if has_ids(header) and table.settings.window_us:
                 ids = ids_of(header, bulk[at : at + header.batch_length])
-                duplicates = table.duplicates(
-                    ids, base_offset=offset, now_us=now_us, exists=self._exists, earlier=earlier
-                )
+                duplicates = table.duplicates(ids, base_offset=offset, now_us=now_us, exists=exists, earlier=earlier)
                 if len(headers) > 1:
                     _add(earlier, ids, duplicates, offset)
             decided.append(duplicates)
@@ -160,11 +161,12 @@ class Deduplication:
             at += header.batch_length
         return decided
 
-    def _exists(self, offset: int) -> bool:
-        """Whether a message is there still: not removed by retention, nor damaged."""
-        if offset < self._log.start_offset:
-            return False
-        return not any(damage.start <= offset < damage.end for damage in self._log.damaged)
+    def _existence(self) -> Callable[[int], bool]:
+        """Return what says of an offset whether its message is there still: not removed by retention, nor damaged."""
+        start, damaged = self._log.start_offset, self._log.damaged
+        if not damaged:
+            return partial(le, start)
+        return lambda offset: offset >= start and not any(found.start <= offset < found.end for found in damaged)
 
 
 def _kept(header: BatchHeader, duplicates: Sequence[Duplicate]) -> Bools:

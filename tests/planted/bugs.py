@@ -198,8 +198,8 @@ BUGS = (
         name="miscount-what-moves-up",
         what="the second of two records with one id in a batch is told an offset that is not the first one's",
         file="broker/dedup.py",
-        before="own[dedup_id] = base_offset + index - len(found)",
-        after="own[dedup_id] = base_offset + index",
+        before="firsts[dedup_id] = base_offset + row - len(found), now_us",
+        after="firsts[dedup_id] = base_offset + row, now_us",
         test="tests/broker/test_dedup.py::test_the_others_of_a_batch_move_up",
     ),
     Bug(
