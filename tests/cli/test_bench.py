@@ -24,6 +24,7 @@ RUNS = [
     ("produce", [], {"mode": "many", "batch": 1000, "callers": 1, "calls": 2}),
     ("produce", ["--batch", "100", "--callers", "3"], {"mode": "many", "batch": 100, "callers": 3, "calls": 21}),
     ("produce", ["--mode", "single", "--callers", "2"], {"mode": "single", "batch": None, "callers": 2, "calls": 2000}),
+    ("produce", ["--mode", "send", "--callers", "2"], {"mode": "send", "batch": None, "callers": 2, "calls": 2000}),
     ("produce", ["--durability", "written", "--partitions", "3"], {"durability": "written", "partitions": 3}),
     ("consume", [], {"mode": "messages", "batch": 1000, "callers": 1}),
     ("consume", ["--callers", "2", "--partitions", "2"], {"callers": 2, "partitions": 2}),

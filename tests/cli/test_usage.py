@@ -83,7 +83,7 @@ WRONG = [
     ("bench produce --messages 2000000 --size 1KiB", "expected at most 1GiB of messages, found 2000000 of 1KiB"),
     ("bench produce --callers 1001", "expected a whole number from 1 to 1000, found '1001'"),
     ("bench produce --callers 9 --messages 8", "expected at least one message for each of 9 callers, found 8"),
-    ("bench produce --mode fast", "'fast' is not one of 'many', 'single'"),
+    ("bench produce --mode fast", "'fast' is not one of 'many', 'send', 'single'"),
     ("bench produce --mode single --batch 5", "--batch needs --mode many"),
     ("bench produce --durability maybe", "expected received, written or synced, found 'maybe'"),
     ("bench consume --mode batches --batch 5", "--batch needs --mode messages"),

@@ -62,7 +62,7 @@ def run_produce(plan: Plan, mode: str, output: OutputFormat) -> None:
         sending = _sending(plan, client, topic, plan.callers, plan.batch, plan.durability)
         crew = Crew(plan.callers)
         with progress(f"producing to {topic.name}", plan.messages) as advance:
-            crew.run(sending.many if mode == "many" else sending.single, advance)
+            crew.run({"many": sending.many, "send": sending.send, "single": sending.single}[mode], advance)
         faults = _read_back(plan, client, topic, sending)
     measured = Measured("produce", plan.messages, crew.seconds, crew.took_ns)
     show(plan.conditions(topic, mode, sending.promised), [measured], faults, output)

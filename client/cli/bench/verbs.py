@@ -44,6 +44,7 @@ class SendMode(Enum):
     """How messages are sent."""
 
     MANY = "many"
+    SEND = "send"
     SINGLE = "single"
 
 
@@ -119,7 +120,11 @@ DurabilityWord = Annotated[
 ]
 SendModeOption = Annotated[
     SendMode,
-    typer.Option("--mode", metavar="many|single", help="produce_many of lists, or produce of one message at a time."),
+    typer.Option(
+        "--mode",
+        metavar="many|send|single",
+        help="produce_many of lists, a producer's send of each message, or produce of one message at a time.",
+    ),
 ]
 ReadModeOption = Annotated[
     ReadMode, typer.Option("--mode", metavar="messages|batches", help="Message objects, or batches of columns.")
@@ -142,13 +147,15 @@ def produce(
 ) -> None:
     """Measure sending: messages a second, and how long each call takes until it is as durable as asked for.
 
+    With --mode send a call does not wait; its time is that from the call to the report of the delivery.
+
     Every receipt is checked, and everything is read back and compared after the clock has stopped. If anything was
     lost, repeated, reordered, altered or misplaced, no figure is shown and the exit code is 1.
     """
     from .runs import run_produce
 
     if mode is not SendMode.MANY and batch is not None:
-        raise WrongUsage("--batch needs --mode many: otherwise a call sends one message")
+        raise WrongUsage("--batch needs --mode many: otherwise a call is about one message")
     where = _Where(topic, partitions, keep, url, timeout)
     plan = _plan(where, messages or DEFAULT_MESSAGES, size, callers, batch if mode is SendMode.MANY else 1, durability)
     run_produce(plan, mode.value, output)
