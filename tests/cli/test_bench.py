@@ -92,12 +92,32 @@ def test_a_named_topic_is_made_and_kept_only_when_asked_for(tidelog: CommandLine
     tidelog.run("topics", "delete", "bench-kept", "--yes")
 
 
-def test_ctrl_c_ends_a_run_and_removes_its_topic(tidelog: CommandLine) -> None:
+def holds(tidelog: CommandLine, name: str) -> int:
+    """How many messages a topic has, 0 where there is none."""
+    found = map(json.loads, tidelog.run("topics", "list", "--output", "json").lines)
+    return next((topic["messages"] for topic in found if topic["name"] == name), 0)
+
+
+@pytest.mark.parametrize("mode", ["many", "send", "single"])
+def test_ctrl_c_ends_a_run_and_removes_its_topic(tidelog: CommandLine, mode: str) -> None:
     """Ctrl-C ends with 130, without a word, and leaves no topic behind."""
     before = topics(tidelog)
-    flags = ("--messages", "5000000", "--size", "20", "--mode", "single", "--callers", "4", "--topic", "bench-stopped")
+    batch = ("--batch", "1") if mode == "many" else ()
+    flags = (
+        *batch,
+        "--messages",
+        "2000000",
+        "--size",
+        "20",
+        "--mode",
+        mode,
+        "--callers",
+        "4",
+        "--topic",
+        "bench-stopped",
+    )
     with tidelog.start("bench", "produce", *flags) as process:
-        while "bench-stopped" not in topics(tidelog):
+        while not holds(tidelog, "bench-stopped"):
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
