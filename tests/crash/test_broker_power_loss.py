@@ -2,7 +2,7 @@
 
 Two producers with sessions send to two partitions; their batches wait for syncs, are repeated while they
 wait, and again after every crash, as a client does. What they were told, and a full reading at the end,
-make the history.
+make the history. With dedup ids producers also send again in a new session what the old one got no answer for.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tests.helpers.power_loss import Crashed, PowerLossFiles
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.partition import Partition
 from tidelog.broker.produced import Produced
+from tidelog.client.core.places import places_of
 from tidelog.protocol.errors import SequenceGapError, TidelogError, UnknownProducerError
 
 pytestmark = pytest.mark.crash
@@ -76,15 +77,16 @@ class Producer:
 class BrokerLife:
     """One random life of a broker."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, ids: bool = False) -> None:
         self.rng = random.Random(seed)
+        self.ids = ids
         self.durability: Durability = self.rng.choice(("synced", "synced", "written"))
         self.core = Core(PowerLossFiles(), defaults=SMALL_SEGMENTS)
         self.core.create(TOPIC, PARTITIONS, {"durability": self.durability})
         self.producers = [Producer("p0"), Producer("p1")]
         self.events: list[AnyEvent] = []
         self.operations = count()
-        self.repeats = self.crashes = self.failed_syncs = 0
+        self.repeats = self.crashes = self.failed_syncs = self.duplicates = 0
         for producer in self.producers:
             producer.begin(self.core)
 
@@ -130,7 +132,13 @@ class BrokerLife:
         """Send a batch, for the first time or again."""
         self.repeats += sent.tries > 0
         sent.tries += 1
-        encoded = batch(*sent.values, producer=producer.id, epoch=producer.epoch, sequence=sent.sequence)
+        encoded = batch(
+            *sent.values,
+            producer=producer.id,
+            epoch=producer.epoch,
+            sequence=sent.sequence,
+            ids=sent.values if self.ids else None,
+        )
         sent.answers.append(self.core.send(self.partition(sent.partition), encoded))
 
     def harvest(self) -> None:
@@ -138,8 +146,9 @@ class BrokerLife:
         for producer in self.producers:
             for sent in list(producer.waiting):
                 for answer in [answer for answer in sent.answers if not answer.is_pending]:
-                    sent.answers.remove(answer)
-                    self.take(producer, sent, answer)
+                    if answer in sent.answers:  # else it is of a session that was given up
+                        sent.answers.remove(answer)
+                        self.take(producer, sent, answer)
 
     def take(self, producer: Producer, sent: Sent, answer: Deferred[Produced]) -> None:
         """Note what the producer was told."""
@@ -152,13 +161,23 @@ class BrokerLife:
         except TidelogError:
             pass  # it may be stored, as a failed sync says; the producer will ask again
         else:
-            offsets = list(range(result.base_offset, result.base_offset + result.record_count))
+            offsets = places_of(result, len(sent.values)).offsets.tolist()
+            self.duplicates += len(result.duplicates)
             self.note(Ok(operation=sent.operation, partition=f"{TOPIC}/{sent.partition}", offsets=offsets))
             if sent in producer.waiting:
                 producer.waiting.remove(sent)
 
     def give_up(self, producer: Producer) -> None:
-        """Batches before this one were lost with the power: go on in a new session."""
+        """Batches before this one were lost with the power: go on in a new session, with ids from the first batch that
+        is not answered on."""
+        if self.ids:
+            producer.begin(self.core)
+            for sent in producer.waiting:
+                sent.answers.clear()
+                sent.sequence = producer.sequences.get(sent.partition, 0)
+                producer.sequences[sent.partition] = sent.sequence + 1
+                self.offer(producer, sent)
+            return
         assert self.durability == "written", "a batch that was acknowledged as synced is missing"
         for sent in producer.waiting:
             self.note(Unknown(operation=sent.operation))
@@ -169,7 +188,8 @@ class BrokerLife:
 
     def step(self) -> None:
         """Do one thing."""
-        kind = self.rng.choices(("send", "repeat", "sync", "wait", "failing sync"), (50, 10, 25, 12, 3))[0]
+        kinds = ("send", "repeat", "sync", "wait", "failing sync", "new session")
+        kind = self.rng.choices(kinds, (50, 10, 25, 12, 3, 6 if self.ids else 0))[0]
         producer = self.rng.choice(self.producers)
         if kind == "send":
             self.send(producer)
@@ -181,6 +201,8 @@ class BrokerLife:
             self.core.advance(self.rng.choice((1_000, SECOND, 3 * SECOND)))
         elif kind == "failing sync":
             self.fail_sync()
+        elif kind == "new session":
+            self.give_up(producer)
         self.harvest()
 
     def fail_sync(self) -> None:
@@ -243,3 +265,17 @@ def test_a_broker_that_loses_power(seed: int, soak: int) -> None:
     assert crashes > 2 * LIVES * soak
     assert repeats > LIVES * soak
     assert failed_syncs > 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ids_over_sessions_and_losses_of_power(seed: int, soak: int) -> None:
+    """What is sent again under its dedup ids, by whatever session and after whatever crash, is stored once."""
+    crashes = duplicates = 0
+    for number in range(LIVES * soak):
+        life = BrokerLife(seed + len(SEEDS) * number, ids=True)
+        life.run()
+        assert violations(History(life.events)) == []
+        crashes += life.crashes
+        duplicates += life.duplicates
+    assert crashes > 2 * LIVES * soak
+    assert duplicates > LIVES * soak
