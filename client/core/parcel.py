@@ -19,8 +19,8 @@ from ...protocol.errors import Detail, TidelogError
 from ...protocol.messages import BatchResult
 from ..headers import Pair
 from .columns import Chunk
-from .cutting import RECORD_OVERHEAD_BYTES, TARGET_BYTES
-from .record import Record
+from .cutting import RECORD_OVERHEAD_BYTES, TARGET_BYTES, as_list
+from .record import Objects, Record
 from .waiter import Waiter
 
 SEQUENCE_MASK = 0xFFFF_FFFF
@@ -97,8 +97,8 @@ class Parcel:
         self.durability = durability
         self.timestamp_us = timestamp_us
         self.deadline = deadline
-        self.values: Sequence[bytes | None] = []
-        self.keys: Sequence[bytes | None] | None = None
+        self.values: Sequence[bytes | None] | Objects = []
+        self.keys: Sequence[bytes | None] | Objects | None = None
         self.value_sizes: npt.NDArray[np.int64] | None = None
         self.key_sizes: npt.NDArray[np.int64] | None = None
         """Of each entry in bytes, where that is known already."""
@@ -131,8 +131,8 @@ class Parcel:
         repeats."""
         self.sequence, self.identity = sequence, identity
         self.encoded = encode_batch(
-            self.values,
-            keys=self.keys,
+            as_list(self.values),
+            keys=None if self.keys is None else as_list(self.keys),
             headers=self.headers,
             timestamps_us=self.timestamps_us,
             timestamp_us=self.timestamp_us if self.timestamps_us is None else None,

@@ -29,6 +29,9 @@ DedupId = str | bytes
 BLOCK_ROWS = 1_000
 """Rows looked at together."""
 
+Objects = npt.NDArray[np.object_]
+"""A column of bytes or None."""
+
 _TRUTH_VALUES = (bool, np.bool_)
 _DURABILITIES = {durability.word: int(durability) for durability in Durability}
 _PLAIN = frozenset({bytes, type(None)})
@@ -105,8 +108,11 @@ def to_bytes(data: Data, name: str) -> bytes | None:
         ) from None
 
 
-def to_bytes_column(column: Iterable[Data], name: str) -> tuple[list[bytes | None], npt.NDArray[np.int64]]:
-    """Return a column as it is sent, in a list of its own, and the size of each entry; 0 where it is None.
+def to_bytes_column(column: Iterable[Data], name: str) -> tuple[Objects, npt.NDArray[np.int64]]:
+    """Return a column as it is sent, in an array of its own, and the size of each entry; 0 where it is None.
+
+    No list: the garbage collector, which comes by once or twice in 100,000 rows, looks at every entry of a young list
+    and so brings each into the cache again: a third of the client's time. It does not look into arrays.
 
     In blocks: each entry comes into the processor's cache once. Looking at a long list twice, for types and then for
     lengths, takes 70 ns an entry, this 45. The sizes serve for the limit, for cutting and for the offsets in the
@@ -115,14 +121,15 @@ def to_bytes_column(column: Iterable[Data], name: str) -> tuple[list[bytes | Non
     if isinstance(column, str | bytes | bytearray | memoryview):
         raise TypeError(f"{name}: expected a list of messages, found one {type(column).__name__}")
     entries: list[Data] = list(column)
+    kept = np.fromiter(entries, dtype=np.object_, count=len(entries))
     sizes = np.empty(len(entries), dtype=np.int64)
     for at in range(0, len(entries), BLOCK_ROWS):
         block = entries[at : at + BLOCK_ROWS]
         if not set(map(type, block)) <= _PLAIN:
             block = [to_bytes(entry, f"{name}[{place}]") for place, entry in enumerate(block, at)]
-            entries[at : at + BLOCK_ROWS] = block
+            kept[at : at + BLOCK_ROWS] = block
         sizes[at : at + BLOCK_ROWS] = _sizes(cast("list[bytes | None]", block))
-    return cast("list[bytes | None]", entries), sizes
+    return kept, sizes
 
 
 def _sizes(entries: list[bytes | None]) -> npt.NDArray[np.int64]:
