@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 
 from tidelog.client.core.columns import Columns
+from tidelog.client.core.directory import TopicEntry
+from tidelog.client.core.outcome import outcome_question, outcome_receipt
 from tidelog.client.core.partitioner import StickyPartitioner, choose_partition, partition_of
 from tidelog.client.core.places import place_of, places_of
 from tidelog.client.core.record import DedupId, Record, make_record, to_dedup_id
+from tidelog.client.receipt import Receipt
 from tidelog.protocol.dedup_id import NO_DEDUP_ID, hash_dedup_id, settle
-from tidelog.protocol.messages import BatchResult
+from tidelog.protocol.errors import StorageError
+from tidelog.protocol.messages import BatchResult, ErrorInfo, Outcome, OutcomePlace, OutcomeReply
 
 
 def record(dedup_id: DedupId | None = "a", key: str | None = None, partition: int | None = None) -> Record:
@@ -121,3 +125,35 @@ def test_without_duplicates_records_lie_in_a_row() -> None:
     """Record i is i behind the first."""
     assert place_of(BatchResult(100, 7, 2), 1) == (101, 7, False)
     assert places_of(BatchResult(100, 7, 2), 2).offsets.tolist() == [100, 101]
+
+
+def topic(*, id_chooses: bool = False) -> TopicEntry:
+    """Return a topic of four partitions."""
+    return TopicEntry("default/t", "t", 7, 1, 4, None, 1, "synced", id_chooses)
+
+
+@pytest.mark.parametrize(
+    ("id_chooses", "key", "partition", "expected"),
+    [(False, None, None, None), (False, b"k3", None, 2), (False, b"k3", 0, 0), (True, b"k3", None, 3)],
+)
+def test_an_outcome_is_asked_for_where_the_message_was_sent(
+    id_chooses: bool, key: bytes | None, partition: int | None, expected: int | None
+) -> None:
+    """The partition that is named, or that the id or the key chooses; everywhere when nothing says where."""
+    a = to_dedup_id("a")
+    assert outcome_question(topic(id_chooses=id_chooses), a, key, partition) == Outcome(7, a, expected)
+
+
+def test_an_outcome_is_the_first_message() -> None:
+    """Of several partitions that know the id the one that accepted it first; None when all say no."""
+    places = [OutcomePlace(0, 5, 300), OutcomePlace(2, 9, 200)]
+    assert outcome_receipt(topic(), OutcomeReply(1, places)) == Receipt("t", 2, 9, 200, "synced", True)
+    assert outcome_receipt(topic(), OutcomeReply(1, [])) is None
+
+
+def test_an_outcome_that_cannot_be_told_raises() -> None:
+    """Not known is not the same as not stored; but what is found is found."""
+    error = ErrorInfo.of(StorageError("gone"))
+    with pytest.raises(StorageError, match="gone"):
+        outcome_receipt(topic(), OutcomeReply(1, [], error))
+    assert outcome_receipt(topic(), OutcomeReply(1, [OutcomePlace(0, 5, 300)], error)) is not None
