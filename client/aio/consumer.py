@@ -6,7 +6,6 @@ import math
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from itertools import islice
-from operator import length_hint
 from types import TracebackType
 from typing import Generic, cast
 
@@ -14,6 +13,7 @@ from ...protocol.errors import InvalidRequestError
 from ...protocol.topic_name import full_name
 from ..codec import Decoder
 from ..core.bounds import Moment, parse_bound
+from ..core.hand import Hand
 from ..core.position import Position
 from ..core.times import Duration, seconds
 from ..message import AnyMessage
@@ -28,20 +28,13 @@ class AsyncConsumer(Generic[AnyMessage]):
 
     It reads over a connection of its own, which comes back by itself when it is lost. All ways of reading share one
     position: a message is handed out once, whichever way it is asked for.
-
-    Nothing is paid per message beyond making it: messages are handed out by a list's own iterator, and where the
-    position is comes from how many it has left.
     """
 
     def __init__(self, reader: Reader, namespace: str, decoder: Decoder[object] | None = None) -> None:
         self._reader = reader
         self._namespace = namespace
         self._decoder = decoder
-        self._batch: MessageBatch[AnyMessage] | None = None
-        self._messages: list[AnyMessage] = []
-        self._items: Iterator[AnyMessage] = iter(self._messages)
-        self._unhanded: AnyMessage | None = None
-        """The first message of the batch in hand that `stop` kept back."""
+        self._hand: Hand[AnyMessage] = Hand()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._reader!r}>"
@@ -88,12 +81,14 @@ class AsyncConsumer(Generic[AnyMessage]):
     @property
     def is_finished(self) -> bool:
         """Whether everything up to the `end` is handed out; never without an end, and not before the first read."""
-        return self._reader.is_finished and not length_hint(self._items)
+        return self._reader.is_finished and not self._hand
 
     async def lag(self) -> dict[tuple[str, int], int]:
         """Return how many offsets each (topic, partition) is behind its end at this moment, or behind `end=`."""
-        ends = await find_ends(await self._reader.inquiry())
-        return {(place.topic.shown, place.partition): max(0, end - self._offset(place)) for place, end in ends.items()}
+        hand, ends = self._hand, await find_ends(await self._reader.inquiry())
+        return {
+            (place.topic.shown, place.partition): max(0, end - hand.next_offset(place)) for place, end in ends.items()
+        }
 
     async def seek(self, topic: str, partition: int, *, offset: int) -> None:
         """Go on at an offset: the next message of that partition is the one sought."""
@@ -101,8 +96,8 @@ class AsyncConsumer(Generic[AnyMessage]):
         if not isinstance(point, int):
             raise TypeError(f"offset: expected a whole number, found {offset!r}; see also seek_to_time")
         position = await self._position(topic, partition)
-        if self._is_in_hand(position):
-            self._drop_items()
+        if self._hand.is_of(position):
+            self._hand.drop()
         position.seek(point)
         self._reader.notify()
 
@@ -112,7 +107,7 @@ class AsyncConsumer(Generic[AnyMessage]):
         if not isinstance(point, Moment):
             raise TypeError(f"moment: expected a datetime or a timedelta, found {moment!r}")
         await seek_all(await self._reader.inquiry(), point)
-        self._drop_items()
+        self._hand.drop()
         self._reader.notify()
 
     async def assignment(self) -> list[tuple[str, int]]:
@@ -121,15 +116,15 @@ class AsyncConsumer(Generic[AnyMessage]):
 
     async def position(self, topic: str, partition: int) -> int:
         """Return the offset after the last message that was handed out."""
-        return self._offset(await self._position(topic, partition))
+        return self._hand.next_offset(await self._position(topic, partition))
 
     async def pause(self, topic: str | None = None, partition: int | None = None) -> None:
         """Hand out nothing of these partitions (all that match) until `resume`."""
         for position in (await self._reader.open()).matching(self._full_name(topic), partition):
             position.is_paused = True
-            if length_hint(self._items) and self._is_in_hand(position):
-                position.seek(self._offset(position))  # what is left of the batch in hand is fetched again
-                self._drop_items()
+            if self._hand and self._hand.is_of(position):
+                position.seek(self._hand.next_offset(position))  # what is left of the batch is fetched again
+                self._hand.drop()
 
     async def resume(self, topic: str | None = None, partition: int | None = None) -> None:
         """Undo `pause`."""
@@ -142,23 +137,19 @@ class AsyncConsumer(Generic[AnyMessage]):
     def stop(self) -> None:
         """End the loop after the message in hand; from any thread or a signal handler, any number of times."""
         self._reader.stop()
-        messages, items, left = [*self._messages], self._items, length_hint(self._items)
-        self._messages.clear()  # in one step, and nothing more is handed out
-        index = _index(items, len(messages) - left)
-        if index < len(messages):
-            self._unhanded = messages[index]
+        self._hand.keep_back()
 
     async def close(self) -> None:
         """Stop and close the connection."""
         await self._reader.close()
-        self._drop_items()
+        self._hand.drop()
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _next_batch(self) -> MessageBatch[AnyMessage] | None:
-        batch, left = self._batch, length_hint(self._items)
+        batch, left = self._hand.batch, len(self._hand)
         if batch is not None and left:  # the rest of one that was begun message by message
-            self._drop_items()
+            self._hand.drop()
             return batch[len(batch) - left :]
         return await self._batch_until(math.inf)
 
@@ -166,43 +157,22 @@ class AsyncConsumer(Generic[AnyMessage]):
         return await self._items_until(math.inf)
 
     async def _items_until(self, until: float) -> Iterator[AnyMessage] | None:
-        if length_hint(self._items):
+        if self._hand:
             self._reader.check()
-            return self._items
+            return self._hand.items
         batch = await self._batch_until(until)
         if batch is None:
             return None
-        self._batch, self._messages = batch, batch.messages()
-        self._items = iter(self._messages)
-        return self._items
+        self._hand = hand = Hand(batch)
+        if self._reader.is_stopped:  # since the batch was there: nobody has told this hand
+            hand.keep_back()
+        return hand.items
 
     async def _batch_until(self, until: float) -> MessageBatch[AnyMessage] | None:
         batch = await self._reader.next_batch(until)
         if batch is not None and self._decoder is not None:
             return cast("MessageBatch[AnyMessage]", batch.with_codec(self._decoder))
         return cast("MessageBatch[AnyMessage] | None", batch)
-
-    def _offset(self, position: Position) -> int:
-        if not self._is_in_hand(position):
-            return position.handed
-        left, kept = length_hint(self._items), self._unhanded
-        if left:
-            return self._messages[-left].offset
-        return position.handed if kept is None else kept.offset
-
-    def _is_in_hand(self, position: Position) -> bool:
-        batch = self._batch
-        return batch is not None and (batch.topic, batch.topic_count, batch.partition) == (
-            position.topic.shown,
-            position.topic.count,
-            position.partition,
-        )
-
-    def _drop_items(self) -> None:
-        """Hand out nothing more of the batch in hand: a loop over its messages moves on to the next."""
-        self._unhanded = None
-        self._messages.clear()
-        self._batch = None
 
     async def _position(self, topic: str, partition: int) -> Position:
         found = (await self._reader.open()).matching(self._full_name(topic), partition)
@@ -236,13 +206,6 @@ class _Limited(Generic[AnyMessage]):
             yield message
             if self._left <= 0:
                 return
-
-
-def _index(items: Iterator[AnyMessage], otherwise: int) -> int:
-    """Return the index of what a list's iterator yields next: it knows that also when the list is empty by now. One
-    that has ended meanwhile does not, and so the index from just before is returned."""
-    state = items.__reduce__()
-    return state[2] if len(state) > 2 and isinstance(state[2], int) else otherwise
 
 
 def _count(name: str, found: int, least: int) -> int:

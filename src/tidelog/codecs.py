@@ -56,7 +56,7 @@ class Json:
         """Return a value as JSON text. Raises TypeError, ValueError."""
         if isinstance(value, bytes | bytearray | memoryview):  # msgspec would make base64 of it
             raise TypeError(
-                f"value: expected what JSON can say, found {type(value).__name__}; codec=None sends bytes as they are"
+                "value: expected what JSON can say, found bytes or the like; codec=None sends bytes as they are"
             )
         data = self._encoder.encode(value)
         if b"null" in data:

@@ -6,10 +6,11 @@ import re
 import sys
 from types import FrameType
 from typing import Any
+from unittest.mock import patch
 
 from tests.client.fake_broker import FakeBroker
 from tests.client.flavours import World, everywhere, read, store
-from tidelog import Client
+from tidelog import Client, MessageBatch
 from tidelog.codecs import Json
 from tidelog.protocol.messages import Fetch, Metadata
 
@@ -48,6 +49,23 @@ async def test_a_stop_from_elsewhere_keeps_the_position(world: World) -> None:
         await loop()
         assert seen == list(range(1501))
         assert await consumer.position("t", 0) == 1501
+
+
+@everywhere
+async def test_a_stop_while_a_batch_arrives_holds_all_of_it_back(world: World) -> None:
+    """Between the moment it is there and its first message, as a signal may come: none is handed out, none passed."""
+    store(world, "t", 20)
+    made = MessageBatch.messages
+    async with world.client() as client, client.consumer("t") as consumer:
+        assert len(await consumer.receive(10)) == 10
+
+        def stopped(batch: MessageBatch[Any]) -> Any:
+            consumer.stop()
+            return made(batch)
+
+        with patch.object(MessageBatch, "messages", stopped):
+            assert await read(consumer) == []
+        assert await consumer.position("t", 0) == 10
 
 
 @everywhere
