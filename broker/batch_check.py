@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..protocol.batch import HEADER_BYTES, Attributes, BatchHeader, check_from_producer
 from ..protocol.errors import InvalidBatchError, TidelogError
-from ..protocol.limits import KIB, MIB, BatchLimits
+from ..protocol.limits import KIB, MAX_DEDUP_IDS_PER_REQUEST, MIB, BatchLimits
 
 LOOP_BUDGET = MIB
 """Bytes that may be checked on the loop: some 150 us."""
@@ -19,10 +19,6 @@ BATCH_COST = 16 * KIB
 
 MAX_BATCHES = 4096
 """Batches of one request; more would hold the loop when they are appended."""
-
-
-MAX_DEDUP_IDS = 65_536
-"""Records with room for a dedup id in one request: they are looked up on the loop, at some 0.3 us each."""
 
 
 class BatchCheck:
@@ -75,10 +71,11 @@ class BatchCheck:
 
     def _count_dedup_ids(self, count: int) -> None:
         self._dedup_ids += count
-        if self._dedup_ids > MAX_DEDUP_IDS:
+        if self._dedup_ids > MAX_DEDUP_IDS_PER_REQUEST:
             raise InvalidBatchError(
-                f"expected at most {MAX_DEDUP_IDS} records with dedup ids in one request, found {self._dedup_ids}",
-                limit=MAX_DEDUP_IDS,
+                f"expected at most {MAX_DEDUP_IDS_PER_REQUEST} records with dedup ids in one request,"
+                f" found {self._dedup_ids}",
+                limit=MAX_DEDUP_IDS_PER_REQUEST,
             )
 
     def _next_cost(self) -> int:

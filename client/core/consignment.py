@@ -16,7 +16,6 @@ from ...protocol.batch import Codec
 from ...protocol.columns import DEDUP_ID
 from ...protocol.dedup_id import NO_DEDUP_ID
 from ...protocol.errors import Detail, FailedMessage, SentRecord, TidelogError, UnknownTopicIdError
-from ...protocol.limits import MAX_RECORDS_PER_BATCH
 from ...protocol.messages import BatchResult
 from .cutting import DedupIds, Int64s, Table, cut
 from .directory import TopicEntry
@@ -194,7 +193,7 @@ def _parts(table: Table, target_bytes: int) -> Iterator[tuple[int, Table, int]]:
     """Yield the parts of a table with first row and size. What is a little more than one batch stays one, so that no
     batch of a few messages follows."""
     size = table.size()
-    if size <= target_bytes * 5 // 4 and len(table) <= MAX_RECORDS_PER_BATCH:
+    if size <= target_bytes * 5 // 4 and len(table) <= table.max_rows:
         yield 0, table, size
         return
     for at, part in cut(table, target_bytes):

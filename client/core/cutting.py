@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.columns import DEDUP_ID
-from ...protocol.limits import KIB, MAX_RECORDS_PER_BATCH
+from ...protocol.limits import KIB, MAX_DEDUP_IDS_PER_REQUEST, MAX_RECORDS_PER_BATCH
 from ..headers import Pair
 from .record import Objects, check_size, record_bytes
 
@@ -50,6 +50,11 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @property
+    def max_rows(self) -> int:
+        """How many rows may be in one batch."""
+        return MAX_RECORDS_PER_BATCH if self.dedup_ids is None else MAX_DEDUP_IDS_PER_REQUEST
 
     def part(self, start: int, stop: int) -> Table:
         """Return rows `start` to `stop`."""
@@ -105,7 +110,7 @@ def cut(table: Table, target: int = TARGET_BYTES) -> Iterator[tuple[int, Table]]
     seen = min(end, SAMPLE_ROWS)
     size = table.part(0, seen).size()
     while at < end:
-        take = min(seen * target // size or 1, seen * MAX_GROWTH, end - at, MAX_RECORDS_PER_BATCH)
+        take = min(seen * target // size or 1, seen * MAX_GROWTH, end - at, table.max_rows)
         part = table.part(at, at + take)
         size = part.size()
         while take > 1 and size > 2 * target:  # the guess met much larger rows

@@ -87,8 +87,9 @@ class OutcomePlace(Message):
 
 class OutcomeReply(Message):
     """The messages accepted with the id within the topic's window that are still there, by rising partition; answered
-    once they are as durable as the topic says. An empty list says that there is none now (one may be on its way), unless
-    `error` says why a partition could not be asked."""
+    once they are as durable as the topic says. An empty list: none is stored now, though one may be on its way, or
+    `error` says why a partition could not be asked.
+    """
 
     metadata_version: int
     found: list[OutcomePlace]

@@ -7,12 +7,12 @@ from tests.helpers.broker_core import SECOND, Core, batch, errors_of, id_column,
 from tests.helpers.deduping import MINUTE, WINDOW, one, shown
 from tests.helpers.payloads import payload
 
-from tidelog.broker.batch_check import MAX_DEDUP_IDS
 from tidelog.protocol.batch import Attributes, Codec, RoutingColumns, decode_batch, encode_batch, verify
 from tidelog.protocol.dedup_id import hash_dedup_id
 from tidelog.protocol.errors import (
     InvalidBatchError,
 )
+from tidelog.protocol.limits import MAX_DEDUP_IDS_PER_REQUEST
 
 # -- what is left out ------------------------------------------------------------------------------------------------
 
@@ -203,11 +203,15 @@ def test_a_batch_of_duplicates_alone_takes_no_offset_and_is_never_read() -> None
 def test_thousands_of_ids_in_one_request_have_a_limit() -> None:
     """Looking ids up holds the loop, so a request has so many and no more."""
     core, partition = start(segment_bytes=1 << 24)
-    many = batch(*[b""] * MAX_DEDUP_IDS, ids=[b"%d" % n for n in range(MAX_DEDUP_IDS)])
+    many = batch(*[b""] * MAX_DEDUP_IDS_PER_REQUEST, ids=[b"%d" % n for n in range(MAX_DEDUP_IDS_PER_REQUEST)])
     results = core.wait(core.send(partition, many, batch(b"", ids=[b"x"]))).results
     assert errors_of(results) == [None, InvalidBatchError]
-    assert partition.log.end_offset == MAX_DEDUP_IDS
-    assert one(core, partition, many) == (MAX_DEDUP_IDS, 0, [(n, n) for n in range(MAX_DEDUP_IDS)])
+    assert partition.log.end_offset == MAX_DEDUP_IDS_PER_REQUEST
+    assert one(core, partition, many) == (
+        MAX_DEDUP_IDS_PER_REQUEST,
+        0,
+        [(n, n) for n in range(MAX_DEDUP_IDS_PER_REQUEST)],
+    )
 
 
 def test_large_batches_are_made_anew_in_a_worker() -> None:

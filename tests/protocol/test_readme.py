@@ -10,7 +10,7 @@ import pytest
 from tests.golden import cases
 
 from tidelog import protocol
-from tidelog.broker.batch_check import MAX_BATCHES, MAX_DEDUP_IDS
+from tidelog.broker.batch_check import MAX_BATCHES
 from tidelog.protocol import limits
 from tidelog.protocol.api import Api
 from tidelog.protocol.batch import Attributes
@@ -137,7 +137,7 @@ def test_the_limits_are_those_in_force():
             f"{limits.MAX_HEADERS_PER_MESSAGE:,}; {limits.MAX_HEADER_NAME_BYTES:,}"
         ),
         "batches in one Produce": f"{MAX_BATCHES:,}",
-        "records of batches with `dedup_id` in one Produce": f"{MAX_DEDUP_IDS:,}",
+        "records of batches with `dedup_id` in one Produce": f"{limits.MAX_DEDUP_IDS_PER_REQUEST:,}",
         "requests in flight": str(limits.MAX_REQUESTS_IN_FLIGHT),
         "wait of one Fetch": f"{limits.MAX_WAIT_US // 1_000_000} s",
         "time until Hello": f"{limits.HELLO_TIMEOUT_US // 1_000_000} s",

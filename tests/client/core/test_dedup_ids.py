@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tidelog.client.core.columns import Columns
+from tidelog.client.core.cutting import cut
 from tidelog.client.core.directory import TopicEntry
 from tidelog.client.core.outcome import outcome_question, outcome_receipt
 from tidelog.client.core.partitioner import StickyPartitioner, choose_partition, partition_of
@@ -125,6 +126,14 @@ def test_without_duplicates_records_lie_in_a_row() -> None:
     """Record i is i behind the first."""
     assert place_of(BatchResult(100, 7, 2), 1) == (101, 7, False)
     assert places_of(BatchResult(100, 7, 2), 2).offsets.tolist() == [100, 101]
+
+
+def test_a_batch_has_no_more_ids_than_a_broker_takes() -> None:
+    """However large batches may be: 65,536 records with ids, and as many as fit without."""
+    values = [b""] * 150_000
+    for dedup_ids, most in ((["a"] * 150_000, 65_536), (None, 145_904)):
+        parts = [len(part) for _, part in cut(Columns(values, dedup_ids=dedup_ids).table, 1 << 24)]
+        assert (max(parts), sum(parts)) == (most, 150_000)
 
 
 def topic(*, id_chooses: bool = False) -> TopicEntry:
