@@ -225,3 +225,33 @@ def test_ids_are_kept_in_few_bytes_and_found_in_bulk() -> None:
         assert duplicates == expected
     assert partition.statistics().dedup_ids == len(seen)
     assert core.read(partition) == list(seen)
+
+
+# -- what is not there any more --------------------------------------------------------------------------------------
+
+
+def test_ids_after_a_failed_sync_are_those_of_what_is_found() -> None:
+    """A partition that is reopened knows the ids of the messages it has, and no others."""
+    core, partition = start(PowerLossFiles())
+    core.produce(partition, batch(b"0", ids=[b"a"]))
+    answer = core.send(partition, batch(b"1", ids=[b"b"]))
+    model(core).fail_syncs(lambda path: path.startswith("partitions/"))
+    core.settle()
+    model(core).fail_syncs(None)
+    assert errors_of(answer.result().results) == [LogFencedError]
+    assert core.wait(core.topics.reopen("default/orders")) == [0]
+    survived = core.read(partition)
+    expected = (2, 0, [(0, 1)]) if survived == [b"0", b"1"] else (1, 1, [])
+    assert one(core, partition, batch(b"1", ids=[b"b"])) == expected
+    assert one(core, partition, batch(b"x", ids=[b"a"]))[2] == [(0, 0)]
+    assert core.read(partition) == [b"0", b"1"]
+
+
+def test_the_id_of_a_damaged_message_is_free() -> None:
+    """Sending it again brings back what the disk lost."""
+    core, partition = start()
+    core.produce(partition, batch(b"0", ids=[b"a"]))
+    core.produce(partition, batch(b"1", ids=[b"b"]))
+    partition.log.quarantine(0, 1)
+    assert one(core, partition, batch(b"0", ids=[b"a"])) == (2, 1, [])
+    assert one(core, partition, batch(b"x", b"y", ids=[b"b", b"a"])) == (3, 0, [(0, 1), (1, 2)])
