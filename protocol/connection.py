@@ -14,6 +14,7 @@ its views go reuses one warm buffer.
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum
 
 import msgspec
@@ -40,6 +41,10 @@ LAST_WORDS_ID = 0
 BUSY_BUFFER_BYTES = 256 * KIB
 """A buffer that bytes keep filling grows to this, whatever the frames: fewer system calls and moves, still in cache."""
 
+CLIENT_SPARE_BUFFERS = 2
+"""Buffers that a client keeps beside the one it receives into: a reader hands out views, and looks at the last batch
+while it receives the next. A fresh buffer for each reply costs its pages anew."""
+
 KEPT_BUFFER_BYTES = 4 * MIB
 """A buffer that grew beyond this for one large frame is given back when it is empty."""
 
@@ -47,10 +52,12 @@ KEPT_BUFFER_BYTES = 4 * MIB
 class FrameBuffer:
     """Received bytes, cut into frames."""
 
-    __slots__ = ("_buffer", "_end", "_start", "max_frame_bytes")
+    __slots__ = ("_buffer", "_end", "_spares", "_start", "max_frame_bytes")
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(self, max_frame_bytes: int, spares: int = 0) -> None:
+        """`spares`: how many buffers that somebody still looked at are kept, to be used again."""
         self.max_frame_bytes = max_frame_bytes
+        self._spares: deque[bytearray] = deque(maxlen=spares)
         self._buffer = bytearray(INITIAL_BUFFER_BYTES)
         self._start = 0
         self._end = 0
@@ -100,21 +107,34 @@ class FrameBuffer:
     def _renew(self, size: int) -> None:
         """Move what waits to the start of a buffer of `size`; the old one is reused only if nobody looks at it."""
         waiting = self._end - self._start
-        if size == len(self._buffer) and not self._is_viewed():
+        if size == len(self._buffer) and not _is_viewed(self._buffer):
             self._buffer[:waiting] = self._buffer[self._start : self._end]
         else:
-            fresh = bytearray(size)
+            fresh = self._take_spare(size)
             fresh[:waiting] = memoryview(self._buffer)[self._start : self._end]
+            if size == len(self._buffer):
+                self._spares.append(self._buffer)
+            else:
+                self._spares.clear()
             self._buffer = fresh
         self._start, self._end = 0, waiting
 
-    def _is_viewed(self) -> bool:
-        try:  # CPython refuses to resize a bytearray that is exported: the cheapest way to ask
-            self._buffer.append(0)
-        except BufferError:
-            return True
-        self._buffer.pop()
-        return False
+    def _take_spare(self, size: int) -> bytearray:
+        """Return a buffer of `size` that nobody looks at, made where there is none."""
+        for at, spare in enumerate(self._spares):
+            if len(spare) == size and not _is_viewed(spare):
+                del self._spares[at]
+                return spare
+        return bytearray(size)
+
+
+def _is_viewed(buffer: bytearray) -> bool:
+    try:  # CPython refuses to resize a bytearray that is exported: the cheapest way to ask
+        buffer.append(0)
+    except BufferError:
+        return True
+    buffer.pop()
+    return False
 
 
 class State(Enum):
@@ -201,7 +221,7 @@ class ClientConnection:
     def __init__(self, address: str, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self.address = address
         self._max_frame_bytes = max_frame_bytes
-        self.buffer = FrameBuffer(MAX_UNAUTHENTICATED_BYTES)
+        self.buffer = FrameBuffer(MAX_UNAUTHENTICATED_BYTES, CLIENT_SPARE_BUFFERS)
         self.state = State.AWAIT_HELLO
         self._waiting: dict[int, Api] = {}
         self._last_id = 0

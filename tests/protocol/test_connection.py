@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.protocol.api import Api
 from tidelog.protocol.connection import (
     INITIAL_BUFFER_BYTES,
     KEPT_BUFFER_BYTES,
@@ -208,6 +209,41 @@ def test_an_unwatched_buffer_is_reused():
         feed(server.buffer, client.request(Produce(1, 0), bulk_bytes=900)[1] + b"x" * 900)
         assert server.next_request() is not None
     assert server.buffer.capacity == INITIAL_BUFFER_BYTES
+
+
+def test_a_client_receives_in_turn_into_the_buffers_it_lets_go():
+    """One that holds the bulk of its last reply while the next comes needs two buffers, and never loses a byte."""
+    client, server = greeted()
+    held: memoryview | None = None
+    seen: set[int] = set()
+    buffers: list[object] = []  # kept, so that no two have one id
+    for turn in range(100):
+        correlation_id, _ = client.request(Ping())
+        head = server.reply_head(Api.PING, correlation_id, PingReply(0), 900)
+        feed(client.buffer, head + bytes([turn]) * 900)
+        reply = client.next_reply()
+        assert reply is not None
+        assert held is None or bytes(held) == bytes([turn - 1]) * 900
+        held = reply.bulk
+        if id(held.obj) not in seen:
+            seen.add(id(held.obj))
+            buffers.append(held.obj)
+        del reply
+    assert len(seen) <= 3
+
+
+def test_a_client_never_receives_into_what_is_looked_at():
+    """However many replies are held, each keeps its bytes."""
+    client, server = greeted()
+    held: list[memoryview] = []
+    for turn in range(100):
+        correlation_id, _ = client.request(Ping())
+        head = server.reply_head(Api.PING, correlation_id, PingReply(0), 900)
+        feed(client.buffer, head + bytes([turn]) * 900)
+        reply = client.next_reply()
+        assert reply is not None
+        held.append(reply.bulk)
+    assert [bytes(bulk) for bulk in held] == [bytes([turn]) * 900 for turn in range(100)]
 
 
 def test_memory_follows_what_arrived_not_what_was_claimed():
