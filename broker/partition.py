@@ -74,6 +74,7 @@ class Partition:
         self._services = services
         self._messages = message_log
         self._settings = settings
+        self._batch_limits = _batch_limits(services, settings)
         self._on_damage = on_damage
         self._watches = Watches()
         self._queue = ProduceQueue(services, message_log)
@@ -162,17 +163,9 @@ class Partition:
         if self._gone is not None:
             raise self._gone
         word = Durability(durability) if durability else self._settings.durability
-        produced = self._queue.offer(bulk, self._batch_limits(), word, max_wait_us)
+        produced = self._queue.offer(bulk, self._batch_limits, word, max_wait_us)
         self._notice_visible()
         return produced
-
-    def _batch_limits(self) -> BatchLimits:
-        limits = self._services.batch_limits
-        return BatchLimits(
-            max_message_bytes=self._settings.max_message_bytes,
-            max_batch_bytes=min(limits.max_batch_bytes, self._settings.segment_bytes - SEGMENT_HEADER_BYTES),
-            max_payload_bytes=limits.max_payload_bytes,
-        )
 
     def outcome(self, dedup_id: bytes) -> First | Deferred[First | None] | None:
         """Return where the message with a dedup id is, if known, once it is as durable as the topic asks for."""
@@ -251,6 +244,7 @@ class Partition:
     def change_settings(self, settings: SettingsInForce, log_settings: LogSettings) -> None:
         """Go on under other settings. A weaker durability may show more at once, a stronger one takes nothing back."""
         self._settings = settings
+        self._batch_limits = _batch_limits(self._services, settings)
         self._messages.dedup.change_settings(settings.dedup)
         self.log.change_settings(log_settings)
         self._notice_visible()
@@ -306,6 +300,15 @@ class Partition:
         # An idle log is looked after too: its last segment may have become old enough to be closed.
         self._services.upkeep.touch(self.log)
         return self.log.expire(now_us, age_allowed=age_allowed)
+
+
+def _batch_limits(services: Services, settings: SettingsInForce) -> BatchLimits:
+    limits = services.batch_limits
+    return BatchLimits(
+        max_message_bytes=settings.max_message_bytes,
+        max_batch_bytes=min(limits.max_batch_bytes, settings.segment_bytes - SEGMENT_HEADER_BYTES),
+        max_payload_bytes=limits.max_payload_bytes,
+    )
 
 
 def _answer(answer: Deferred[T], value: T, error: TidelogError | None) -> None:

@@ -105,7 +105,7 @@ def check_frame(header: BatchHeader, available: int, position: int) -> None:
 
 def decode_columns(header: BatchHeader, batch: memoryview, max_payload_bytes: int) -> RecordBatch:
     """Decode a batch whose frame has been checked; `batch` is exactly its bytes."""
-    _check_fields(header, batch)
+    check_fields(header, batch)
     if header.payload_length > max_payload_bytes:
         raise BatchTooLargeError(
             f"expected a payload of at most {max_payload_bytes} bytes, found {header.payload_length}",
@@ -126,7 +126,8 @@ def decode_columns(header: BatchHeader, batch: memoryview, max_payload_bytes: in
     return _decode_payload(header, routing, cursor)
 
 
-def _check_fields(header: BatchHeader, batch: memoryview) -> None:
+def check_fields(header: BatchHeader, batch: memoryview) -> None:
+    """Refuse a header whose fields contradict each other or what is known."""
     unknown = header.attributes & ~Attributes.KNOWN
     if unknown or header.codec not in _CODECS:
         raise InvalidBatchError(f"expected known attributes, found {header.attributes:#x}")

@@ -1,6 +1,7 @@
 """What a broker takes from a producer, and what it refuses, each by its own error."""
 
 import struct
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import zstandard
 from tests.helpers import batches
 from tests.helpers.batches import Record
 
-from tidelog.protocol import batch
+from tidelog.protocol import batch, batch_check
 from tidelog.protocol.batch import Attributes, Codec, RoutingColumns
 from tidelog.protocol.columns import RETRY
 from tidelog.protocol.errors import (
@@ -310,3 +311,29 @@ def test_a_batch_is_checked_where_it_lies():
         batch.check_from_producer(joined, len(joined))
     with pytest.raises(InvalidBatchError, match="at position 8, found"):
         batch.check_from_producer(joined, 8)
+
+
+def verdict(data: bytearray, limits: dict[str, int]) -> str:
+    """Return what becomes of a batch: its header, or the refusal as it reads."""
+    try:
+        return repr(batch.check_from_producer(data, **limits))
+    except TidelogError as error:
+        return f"{type(error).__name__}: {error.message}"
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 13])
+@pytest.mark.parametrize("limits", [{}, {"max_message_bytes": 8}, {"max_payload_bytes": 15}])
+def test_a_lone_message_is_judged_like_any_batch(monkeypatch: pytest.MonkeyPatch, size: int, limits: dict[str, int]):
+    """The short way to judge one plain value takes and refuses what the long one does, whatever bytes were signed."""
+    original = bytes(batch.encode_batch([b"v" * size], timestamp_us=5, producer_id=3))
+    changed = [bytearray(original)]
+    for at in range(len(original)):
+        for bit in range(8):
+            data = bytearray(original)
+            data[at] ^= 1 << bit
+            changed.append(batches.restamp(data))
+    changed += [batches.restamp(bytearray(original) + bytes(extra)) for extra in (1, 8, 16)]
+    short = [verdict(data, limits) for data in changed]
+    monkeypatch.setattr(batch_check, "_is_plain_message", Mock(return_value=False))
+    assert short == [verdict(data, limits) for data in changed]
+    assert sum(found.startswith("BatchHeader") for found in short) > 50 or limits
