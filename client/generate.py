@@ -32,7 +32,18 @@ NAMES = {
 }
 """Besides those that unasync knows (__aenter__, __anext__, StopAsyncIteration and the like)."""
 
+PHRASES = {
+    r"async (?=with |for )": "",
+    r"await ": "",
+    "any number of tasks": "any number of threads",
+    "one task iterates": "one thread iterates",
+    "One task at a time": "One thread at a time",
+    "whichever task": "whichever thread",
+}
+"""What docstrings say of tasks, and the examples in them."""
+
 WORDS = [(re.compile(rf"\b{old}\b"), new) for old, new in NAMES.items()]
+WORDS += [(re.compile(rf"\b{old}"), new) for old, new in PHRASES.items()]
 NOTICE = "# Generated from client/aio/{name} by client/generate.py: change that, then run it.\n"
 
 
@@ -47,13 +58,13 @@ def generate() -> dict[str, str]:
         unasync.unasync_files(files, [rule])  # pyright: ignore[reportUnknownMemberType]
         for name in names:
             path = Path(folder, name)
-            path.write_text(NOTICE.format(name=name) + _in_text(path.read_text()))
+            path.write_text(NOTICE.format(name=name) + in_text(path.read_text()))
         _ruff("check", "--quiet", "--fix", "--select", "I,RUF100", folder)
         _ruff("format", "--quiet", folder)
         return {name: Path(folder, name).read_text() for name in names}
 
 
-def _in_text(source: str) -> str:
+def in_text(source: str) -> str:
     """Replace the names where unasync does not look: in docstrings."""
     for word, replacement in WORDS:
         source = word.sub(replacement, source)

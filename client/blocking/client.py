@@ -35,7 +35,7 @@ URL_VARIABLE = "TIDELOG_URL"
 
 
 class Client(Producing[AnyMessage], Reads[AnyMessage]):
-    """A broker as seen from a program; any number of tasks may call it. Making one does no I/O.
+    """A broker as seen from a program; any number of threads may call it. Making one does no I/O.
 
     `url` is `tidelog://host:9440,host2/namespace` or `host:port`; left out, the environment's TIDELOG_URL, else
     localhost:9440. `timeout` is for each call in seconds, None waits for ever; every call takes its own.

@@ -25,7 +25,7 @@ from .resolving import find_ends, seek_all
 
 
 class Consumer(Generic[AnyMessage]):
-    """Iterate it for messages, or `batches()` for columns; one task iterates, any may call `stop()`.
+    """Iterate it for messages, or `batches()` for columns; one thread iterates, any may call `stop()`.
 
     It reads over a connection of its own, which comes back by itself when it is lost. All ways of reading share one
     position: a message is handed out once, whichever way it is asked for.

@@ -51,15 +51,15 @@ log = logging.getLogger("tidelog")
 
 
 class Producer(Inherited):
-    """Sends messages in batches, over a connection of its own; any number of tasks may send and flush.
+    """Sends messages in batches, over a connection of its own; any number of threads may send and flush.
 
     Order is kept for each task, key and priority, through lost connections and repeats, and each message is stored
     once. When a batch fails for good, later ones go on: what failed is in the report of its batch, and in the
     DeliveryError of the next `flush` or of leaving the block.
 
-        async with client.producer() as producer:
+        with client.producer() as producer:
             for value in source:
-                await producer.send("orders", value)
+                producer.send("orders", value)
     """
 
     def __init__(

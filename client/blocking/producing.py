@@ -191,7 +191,7 @@ class Producing(Generic[AnyMessage]):
         A batch goes out when it has `batch_bytes` for a partition, or its first message is `linger` seconds old.
         `buffer_bytes` of messages may be unanswered; then `send` waits for `max_block` seconds. A batch is repeated
         until its first message is `delivery_timeout` seconds old. `compression` is None or "zstd", `durability` that
-        of `produce`. `on_delivery` is called with a DeliveryReport once for each batch, from whichever task finds the
+        of `produce`. `on_delivery` is called with a DeliveryReport once for each batch, from whichever thread finds the
         answer.
         """
         check_callback(on_delivery)

@@ -87,7 +87,7 @@ class _Line:
 
 
 class Reader:
-    """One pass over the partitions of a plan. One task at a time pulls; any may call `stop`."""
+    """One pass over the partitions of a plan. One thread at a time pulls; any may call `stop`."""
 
     def __init__(self, plan: Plan, make_link: Callable[[], Link], timeout: float | None) -> None:
         self.positions = positions_of(plan)
