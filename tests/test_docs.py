@@ -22,7 +22,15 @@ from tidelog.__main__ import commands
 from tidelog.protocol.errors import ERRORS, TidelogError
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/guide.md", "docs/cli.md", "docs/configuration.md", "docs/errors.md", "CONTRIBUTING.md")
+PAGES = (
+    "README.md",
+    "docs/guide.md",
+    "docs/api.md",
+    "docs/cli.md",
+    "docs/configuration.md",
+    "docs/errors.md",
+    "CONTRIBUTING.md",
+)
 TUTORIALS = ("README.md", "docs/guide.md")
 NOT_EXECUTED = 2
 """README's two commands, which install: `.ci/run` executes them."""
@@ -150,6 +158,13 @@ def test_every_command_takes_the_shared_flags(name: str) -> None:
         assert "--url" not in flags
     else:
         assert flags >= SHARED_FLAGS
+
+
+def test_the_reference_of_the_python_api_is_current() -> None:
+    """docs/api.md is what docs/generate_api.py makes of the docstrings: every public name, argument and default."""
+    command = [sys.executable, str(ROOT / "docs/generate_api.py"), "--check"]
+    check = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (check.returncode, check.stderr) == (0, "")
 
 
 def kinds(root: type[TidelogError]) -> Iterator[type[TidelogError]]:
