@@ -68,6 +68,7 @@ class Connection:
         self._outgoing = Unsent()
         self._calls: dict[int, Call] = {}
         self._seats = Seats()
+        self.ring_later = self._seats.ring_later
         self._vigil = Vigil()
 
     def __repr__(self) -> str:
@@ -90,8 +91,7 @@ class Connection:
     def send(
         self, message: Message, bulk: bytearray | None = None, on_reply: Callable[[Reply], None] | None = None
     ) -> Call:
-        """Send a request without waiting: it is in the outgoing buffer when this returns. Raises what broke the
-        connection."""
+        """Send a request: it is in the outgoing buffer when this returns. Raises what broke the connection."""
         with self.lock:
             if self.error is not None:
                 raise copy_of(self.error)
@@ -193,9 +193,10 @@ class Connection:
 
     def _leave(self, waiter: Waiter) -> None:
         """Give up the role or the seat; whoever sits longest reads from here on."""
-        with self.lock:
-            if self._seats.leave(waiter) and self.error is not None:
-                self._socket.close()
+        if not self._seats.stand_up(waiter):
+            with self.lock:
+                if self._seats.leave(waiter) and self.error is not None:
+                    self._socket.close()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -242,6 +243,7 @@ class Connection:
                 self._vigil.heard(runtime.now())
                 while self._protocol.buffer and (reply := self._protocol.next_reply()) is not None:
                     self._dispatch(reply)
+            self._seats.ring_due()
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:

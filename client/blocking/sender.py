@@ -236,6 +236,7 @@ class Sender:
             self._outbox.answered(send, answer, runtime.now(), runtime.chance())
             if isinstance(answer, ProduceReply):
                 self.session.directory.seen(answer.metadata_version)
+            connection.ring_later(send.parcel.deliveries)
         self.pump(connection)
 
 

@@ -152,10 +152,10 @@ class Parcel:
         self.encoded, self.identity, self.sequence, self.sends = None, None, -1, 0
 
     def answered(self, result: BatchResult, durability: int) -> None:
-        """It is stored: tell everybody."""
+        """It is stored: everybody is done. Whoever sends, rings for them, once there is nothing more urgent to do."""
         for delivery in self.deliveries:
             delivery.result, delivery.durability = result, durability
-            delivery.finish()
+            delivery.done = True
 
     def refused(self, error: TidelogError, **details: Detail) -> None:
         """Tell everybody why it is not stored, or why that is not known."""

@@ -27,13 +27,14 @@ class Waiter:
     def finish(self) -> None:
         """Say that it is done. Takes no lock, so that a signal handler may call it too."""
         self.done = True
-        self._ring()
+        self.ring()
 
     def stir(self) -> None:
         """Have the caller look again."""
         self.is_stirred = True
-        self._ring()
+        self.ring()
 
-    def _ring(self) -> None:
+    def ring(self) -> None:
+        """Wake the caller, if it sits: `finish` and `stir` do."""
         if self.bell is not None:
             self.bell.set()
