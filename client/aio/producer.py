@@ -92,7 +92,7 @@ class AsyncProducer(Inherited):
         if background is None or self._is_closing or runtime.is_forked(background.dispatcher.session.home):
             return
         warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
-        background.wake()
+        background.finish_alone()
 
     async def __aenter__(self) -> AsyncProducer:
         return self
@@ -188,7 +188,7 @@ class AsyncProducer(Inherited):
             dedup_id=dedup_id,
         )
         deadline = _deadline(self._options.max_block)
-        intake = await dispatcher.open(topic, record.partition, deadline)
+        intake = await dispatcher.open(topic, record.partition, record.size, deadline)
         check_size(record.size, intake.rows.limit)
         extras = _extras(record, dedup_id)
         if extras is not None:
@@ -211,11 +211,11 @@ class AsyncProducer(Inherited):
     def _hurry(self, background: Background, intake: Intake) -> None:
         """See to it that a message goes out in time."""
         dispatcher = background.dispatcher
-        due = intake.began + self._options.linger
         if not self._options.linger:
             intake.rows.left = 0
             if dispatcher.session.outbox.in_flight < MAX_EAGER_IN_FLIGHT:
                 dispatcher.ship(intake)
+        due = dispatcher.buffer.next_due()  # of all: one of them was perhaps cut while another thread appended to it
         background.due_at(min(due, dispatcher.shipped_at + BUSY_S) if dispatcher.ledger.open else due)
 
     def _usable(self) -> Background:
@@ -253,7 +253,10 @@ class AsyncProducer(Inherited):
             return
         dispatcher = self._usable().dispatcher
         dispatcher.reporter.check_not_reporting("flush()")
-        await dispatcher.flush(_deadline(limit))
+        try:
+            await dispatcher.flush(_deadline(limit))
+        finally:
+            self._usable().due_at(dispatcher.buffer.next_due())  # of what came while it was cut
         _raise_failures(dispatcher)
 
     async def close(self, timeout: Duration | None = None) -> None:

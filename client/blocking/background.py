@@ -1,8 +1,8 @@
 # Generated from client/aio/background.py by client/generate.py: change that, then run it.
 """Look after a producer while nobody calls it: send what has lingered, take answers in, repeat, report.
 
-A task of the event loop, or a thread. It refers to the producer only while there is something to do: one that was
-dropped without `close` is so delivered, and then gone.
+A task of the event loop, or a thread. It does not keep the producer: one that was dropped without `close` leaves
+the background to itself, which is gone when everything is delivered.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Background:
         """While it waits for answers."""
         self._wakes_at = 0.0
         """When it looks again by itself."""
+        self._itself: Background | None = None
+        """Once nobody else refers to it, until everything is delivered."""
 
     def __repr__(self) -> str:
         return f"<Background of {self.dispatcher!r}, {'running' if self._is_running else 'not running'}>"
@@ -76,6 +78,24 @@ class Background:
         if mark is not None and connection is not None:
             mark.stir()
             connection.wake()
+
+    def finish_alone(self) -> None:
+        """The producer was dropped: deliver what it took."""
+        if not self.dispatcher.is_needed:
+            return
+        self._itself = self
+        try:
+            self.start()
+        except RuntimeError:  # its event loop has ended, or the interpreter does
+            log.warning("%r was dropped where nothing can run any more; what it took is lost", self.dispatcher)
+            self._itself = None
+        else:
+            self.wake()
+
+    def rest(self) -> None:
+        """Be gone once everything that a dropped producer took is delivered."""
+        if self._itself is not None and not self.dispatcher.is_needed:
+            self._itself = None
 
     def tend(self) -> float:
         """Do what is due; return when to look again."""
@@ -121,10 +141,9 @@ def _tend(watched: weakref.ref[Background]) -> None:
         while (background := watched()) is not None and not background.dispatcher.is_ended:
             until = background.tend()
             bell = background.lie_down(until)
-            kept = background if background.dispatcher.is_needed else None
+            background.rest()
             del background
             bell.wait(until)
-            del kept
     except ClosedError:
         pass
     except Exception:

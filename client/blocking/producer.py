@@ -93,7 +93,7 @@ class Producer(Inherited):
         if background is None or self._is_closing or runtime.is_forked(background.dispatcher.session.home):
             return
         warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
-        background.wake()
+        background.finish_alone()
 
     def __enter__(self) -> Producer:
         return self
@@ -212,11 +212,11 @@ class Producer(Inherited):
     def _hurry(self, background: Background, intake: Intake) -> None:
         """See to it that a message goes out in time."""
         dispatcher = background.dispatcher
-        due = intake.began + self._options.linger
         if not self._options.linger:
             intake.rows.left = 0
             if dispatcher.session.outbox.in_flight < MAX_EAGER_IN_FLIGHT:
                 dispatcher.ship(intake)
+        due = dispatcher.buffer.next_due()  # of all: one of them was perhaps cut while another thread appended to it
         background.due_at(min(due, dispatcher.shipped_at + BUSY_S) if dispatcher.ledger.open else due)
 
     def _usable(self) -> Background:
@@ -254,7 +254,10 @@ class Producer(Inherited):
             return
         dispatcher = self._usable().dispatcher
         dispatcher.reporter.check_not_reporting("flush()")
-        dispatcher.flush(_deadline(limit))
+        try:
+            dispatcher.flush(_deadline(limit))
+        finally:
+            self._usable().due_at(dispatcher.buffer.next_due())  # of what came while it was cut
         _raise_failures(dispatcher)
 
     def close(self, timeout: Duration | None = None) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from .consignment import Consignment, consign
 from .cutting import RECORD_OVERHEAD_BYTES
-from .directory import TopicEntry
+from .directory import Directory, TopicEntry
 from .ledger import Ledger
 from .outbox import Outbox
 from .partitioner import StickyPartitioner
@@ -101,7 +101,7 @@ class Intake:
 class Buffer:
     """Everything that a producer has taken and that is not delivered. The lock of the session is held."""
 
-    def __init__(self, options: ProducerOptions, outbox: Outbox, *, reports: bool) -> None:
+    def __init__(self, options: ProducerOptions, outbox: Outbox, directory: Directory, *, reports: bool) -> None:
         self.options = options
         self.ledger = Ledger(options.durability, options.codec, reports=reports)
         self.intakes: dict[str, Intake] = {}
@@ -113,6 +113,7 @@ class Buffer:
         self.accepted = 0
         """Messages in batches, ever."""
         self._outbox = outbox
+        self._directory = directory
         self._granted = 0
 
     def __repr__(self) -> str:
@@ -150,10 +151,13 @@ class Buffer:
 
     def cut(self, intake: Intake, now: Now) -> bool:
         """Make batches of a topic's messages and put them into the outbox; False if that has to wait, because the
-        topic is to be looked up first."""
+        topic is to be looked up first. One that only changed goes out as it is known, and is looked up soon after."""
         if self.ledger.returned and self.is_stale(intake):
             return False
-        for rows, drawn in intake.drawn():
+        found = intake.drawn()
+        if found and self._directory.find(intake.topic.name) is not intake.topic:
+            self.dated[intake] = None
+        for rows, drawn in found:
             batches = intake.batches(drawn, self.ledger, self.options, now)
             for batch in batches:
                 submit = self._outbox.submit if self.ledger.take(batch) else self._outbox.submit_once
@@ -165,7 +169,16 @@ class Buffer:
         intake.granted = intake.rows.left = 0
         intake.began = math.inf
         self.filling.pop(intake, None)
+        if len(intake):
+            self._came_meanwhile(intake, now)
         return True
+
+    def _came_meanwhile(self, intake: Intake, now: Now) -> None:
+        """Another thread appended, without the lock, while a topic was cut: that is the beginning of the next cut."""
+        intake.began, intake.began_us = now.at, now.wall_us
+        intake.granted = sum(rows.size() for rows in (*intake.older, intake.rows))
+        self._granted += intake.granted
+        self.filling[intake] = None
 
     def cut_all(self, now: Now) -> list[Intake]:
         """Cut every topic; return those that have to wait."""

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeVar, cast
 
 from ..headers import Pair
-from .cutting import Int64s
+from .cutting import RECORD_OVERHEAD_BYTES, Int64s
 
 Entry = TypeVar("Entry")
 
@@ -99,6 +99,13 @@ class Rows:
 
     def __len__(self) -> int:
         return (len(self.items) - 1) // self.width
+
+    def size(self) -> int:
+        """Return about how many bytes the messages on it are in a batch; it takes a step for each."""
+        items = self.items[:]
+        places = range(1, len(items), self.width)
+        size = len(places) * RECORD_OVERHEAD_BYTES + sum(len(cast("bytes", items[at] or b"")) for at in places)
+        return size if self.width == VALUE else size + sum(len(cast("bytes", items[at + 1] or b"")) for at in places)
 
     def append(self, value: bytes | None, key: bytes | None, tag: object, extras: Extras | None) -> None:
         """Add a message that the width has room for."""

@@ -46,6 +46,25 @@ async def test_a_producer_has_a_connection_of_its_own(world: World) -> None:
 
 
 @everywhere
+@pytest.mark.filterwarnings("ignore:.*was not closed:ResourceWarning")
+async def test_what_a_dropped_producer_took_is_delivered(world: World) -> None:
+    """All of it, whether its background slept or worked when nobody referred to the producer any more."""
+
+    async def job(linger: float) -> None:
+        producer = client.producer(linger=linger)
+        for number in range(300):
+            await producer.send("t", b"%d" % number)
+        if world.flavour == "blocking":
+            producer._target = None
+
+    async with world.client() as client:
+        await client.topics.create("t", partitions=1)
+        for times, linger in enumerate((0.005, 0.2, 0.005), 1):
+            await job(linger)
+            await world.eventually(lambda: len(world.broker.store.values("t")) == 300 * times)  # noqa: B023
+
+
+@everywhere
 async def test_a_dropped_producer_warns(world: World) -> None:
     """One that is not closed says so, and what it has taken is delivered all the same."""
     async with world.client() as client:
