@@ -105,6 +105,8 @@ class Background:
             dispatcher.locked(partial(buffer.cut_due, now))
             dispatcher.pump_and_take_in()
             dispatcher.reporter.report()
+        if buffer.dated:  # by itself, since a busy sender never looks, and a round may be shorter than an answer takes
+            dispatcher.catch_up(now.at + MAX_ROUND_S)
         busy_until = dispatcher.shipped_at + BUSY_S
         if now.at < busy_until:
             return min(buffer.next_due(), busy_until)

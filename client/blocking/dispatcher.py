@@ -60,7 +60,7 @@ class Dispatcher:
     ) -> None:
         self.session = session
         self.sender = Sender(session)
-        self.buffer = Buffer(options, session.outbox, reports=on_delivery is not None)
+        self.buffer = Buffer(options, session.outbox, session.directory, reports=on_delivery is not None)
         self.ledger = self.buffer.ledger
         self.is_ended = False
         self.shipped_at = -math.inf
@@ -90,12 +90,15 @@ class Dispatcher:
 
     # -- what a sender does ----------------------------------------------------------------------------------------
 
-    def open(self, name: str, partition: int | None, deadline: Deadline) -> Intake:
-        """Return the intake of a topic, looking it up if it is not known. Raises UnknownTopicError and the like."""
+    def open(self, name: str, partition: int | None, size: int, deadline: Deadline) -> Intake:
+        """Return the intake of a topic, looking it up if it is not known, or if as far as that is known the message
+        does not fit. Raises UnknownTopicError and the like."""
         full_name = self.session.directory.full_name(name)
         found = self.buffer.intakes.get(full_name)
-        if found is not None and not found.is_gone and (partition is None or partition < found.topic.partitions):
-            return found
+        if found is not None and not found.is_gone:
+            is_there = partition is None or partition < found.topic.partitions
+            if is_there and size <= found.rows.limit:
+                return found
         topic = self.sender.topic(name, partition, deadline)
         sticky, limit = self.session.sticky(topic), self.session.max_message_bytes(topic)
         return self.locked(partial(self.buffer.intake, topic, sticky, limit))
@@ -139,8 +142,6 @@ class Dispatcher:
         return True
 
     def _cut_and_pump(self, intake: Intake) -> None:
-        if self.session.directory.find(intake.topic.name) is None:
-            self.buffer.dated[intake] = None
         self.buffer.cut(intake, moment())
         self._pump()
 
@@ -273,9 +274,26 @@ class Dispatcher:
             self.locked(partial(self.buffer.learn, intake, topic, sticky, limit))
             self.locked(partial(self.buffer.follow, intake))
         for intake in [*self.buffer.dated]:
-            topic = self.sender.topic(intake.topic.name, None, deadline)
+            try:
+                topic = self.sender.topic(intake.topic.name, None, deadline)
+            except _PASSING:
+                raise
+            except TidelogError:  # if it is gone, the broker's refusal of its batches says so
+                self.buffer.dated.pop(intake, None)
+                continue
             sticky, limit = self.session.sticky(topic), self.session.max_message_bytes(topic)
             self.locked(partial(self.buffer.intake, topic, sticky, limit))
+
+    def catch_up(self, until: float) -> None:
+        """Look up what changed, while no caller is in `advance`."""
+        deadline = Deadline(until, LOOKUP_S)
+        try:
+            self.session.link.connection(deadline)
+            self.look_up(until)
+        except ClosedError:
+            raise
+        except TidelogError as error:
+            self._trouble = error
 
     def _gone(self, intake: Intake, error: TidelogError) -> None:
         intake.is_gone = True

@@ -22,11 +22,12 @@ from typing import cast
 from ...protocol.errors import ClosedError, DeliveryError, TidelogError, TimedOutError
 from ..codec import Encoder, as_headers, encode_value
 from ..core.cutting import RECORD_OVERHEAD_BYTES
+from ..core.data import Data
 from ..core.deadline import Deadline
 from ..core.intake import Intake
 from ..core.partitioner import choose_partition
 from ..core.producing import ProducerOptions
-from ..core.record import Data, DedupId, Record, check_size, make_record
+from ..core.record import DedupId, Record, check_size, make_record
 from ..core.rows import FULL, KEYED, VALUE, Extras, Rows
 from ..core.times import Duration, seconds
 from ..delivery import DeliveryReport, ProducerStatistics
@@ -189,7 +190,7 @@ class Producer(Inherited):
             dedup_id=dedup_id,
         )
         deadline = _deadline(self._options.max_block)
-        intake = dispatcher.open(topic, record.partition, deadline)
+        intake = dispatcher.open(topic, record.partition, record.size, deadline)
         check_size(record.size, intake.rows.limit)
         extras = _extras(record, dedup_id)
         if extras is not None:

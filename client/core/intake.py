@@ -155,7 +155,7 @@ class Buffer:
         if self.ledger.returned and self.is_stale(intake):
             return False
         found = intake.drawn()
-        if found and self._directory.find(intake.topic.name) is not intake.topic:
+        if found and self._directory.find(intake.topic.name) != intake.topic:
             self.dated[intake] = None
         for rows, drawn in found:
             batches = intake.batches(drawn, self.ledger, self.options, now)

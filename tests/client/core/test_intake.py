@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.client.core import intake as intake_module
 from tidelog.client.core.consignment import consign
-from tidelog.client.core.directory import TopicEntry
+from tidelog.client.core.directory import Directory, TopicEntry
 from tidelog.client.core.intake import Buffer, Now
 from tidelog.client.core.outbox import Outbox
 from tidelog.client.core.partitioner import StickyPartitioner
@@ -35,7 +35,7 @@ def taken(buffer: Buffer) -> list[list[bytes | None]]:
 def test_what_comes_while_a_topic_is_cut_begins_the_next_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message appended by another thread between making the batches and taking them off the list lingers as any
     other, and counts against the buffer."""
-    buffer = Buffer(OPTIONS, Outbox(), reports=False)
+    buffer = Buffer(OPTIONS, Outbox(), Directory("default"), reports=False)
     intake = buffer.intake(TOPIC, StickyPartitioner(0), 1000)
     assert buffer.admit(intake, 1, Now(10.0, 10))
     intake.rows.append(b"1", None, None, None)
