@@ -19,6 +19,7 @@ from ..protocol.errors import InvalidTopicError, LogFencedError, TidelogError, T
 from ..protocol.topic_name import INTERNAL_PREFIX, is_internal, short_name
 from ..protocol.topic_settings import KEYS, SettingValue, check_settings
 from .deferred import Deferred
+from .errors import kept
 from .flow import Flow, offloaded
 from .message_log import MessageLog
 from .meta import (
@@ -290,7 +291,7 @@ class Administration:
             yield self._open(topic.id, range(partition.index, partition.index + 1), topic.settings, logs)
         except TidelogError as error:
             partition.keep()
-            return error
+            return kept(error)
         partition.replace(logs[0])
         old.close(clean=False)
         partition.wake(Wake.VISIBLE)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ..protocol.batch import HEADER_BYTES, Attributes, BatchHeader, check_from_producer
 from ..protocol.errors import InvalidBatchError, TidelogError
 from ..protocol.limits import KIB, MAX_DEDUP_IDS_PER_REQUEST, MIB, BatchLimits
+from .errors import kept
 
 LOOP_BUDGET = MIB
 """Bytes that may be checked on the loop: some 150 us."""
@@ -67,7 +68,7 @@ class BatchCheck:
                 self.headers.append(header)
                 self._position += header.batch_length
         except TidelogError as error:
-            self.refused = error
+            self.refused = kept(error)
 
     def _count_dedup_ids(self, count: int) -> None:
         self._dedup_ids += count

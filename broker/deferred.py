@@ -17,6 +17,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 
 from ..protocol.errors import TidelogError
 from ..protocol.messages import Message
+from .errors import kept
 from .storage.files import Buffer
 from .storage.reader import FileSlice
 
@@ -89,7 +90,7 @@ class Deferred(Generic[T]):
     def fail(self, error: TidelogError) -> bool:
         """Give an error instead; returns False when it was withdrawn."""
         if self._ends(State.FAILED):
-            self._error = error
+            self._error = kept(error)
             self._call_back()
         return self.state is State.FAILED
 
@@ -112,8 +113,9 @@ class Deferred(Generic[T]):
             return False
         self.state = State.WITHDRAWN
         self._callbacks.clear()
-        if self._on_withdraw is not None:
-            self._on_withdraw()
+        on_withdraw, self._on_withdraw = self._on_withdraw, None
+        if on_withdraw is not None:
+            on_withdraw()
         return True
 
     def on_done(self, callback: Callable[[Deferred[T]], None]) -> None:
@@ -131,6 +133,9 @@ class Deferred(Generic[T]):
         changed: Deferred[U] = Deferred(self.withdraw_quietly)
 
         def pass_on(source: Deferred[T]) -> None:
+            if source.error is not None:
+                changed.fail(source.error)
+                return
             try:
                 value = change(source.result())
             except TidelogError as error:
@@ -150,6 +155,7 @@ class Deferred(Generic[T]):
         if self.state is State.WITHDRAWN:
             return False
         self.state = state
+        self._on_withdraw = None  # it refers to who asked, who may refer to this one
         return True
 
     def _call_back(self) -> None:

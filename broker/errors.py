@@ -1,6 +1,7 @@
 """The errors a broker raises: those of the wire, and the few that never travel."""
 
 import errno
+from typing import TypeVar
 
 from ..protocol.errors import (
     BatchTooLargeError,
@@ -27,8 +28,12 @@ __all__ = [
     "TidelogError",
     "TruncatedError",
     "UnsupportedError",
+    "anew",
+    "kept",
     "storage_error",
 ]
+
+ErrorT = TypeVar("ErrorT", bound=BaseException)
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -47,3 +52,22 @@ def storage_error(error: OSError, doing: str) -> TidelogError:
     if error.errno in _NO_ROOM:
         return DiskFullError(message, errno=error.errno)
     return StorageError(message, errno=error.errno or 0)
+
+
+def kept(error: ErrorT) -> ErrorT:
+    """Return an error that is kept as a value, without the frames that it came through.
+
+    They hold whoever keeps it, which nothing but the garbage collector would let go again, and whatever else was at
+    hand: open files of a topic that is deleted since, the bytes of a request.
+    """
+    chain: list[BaseException] = [error]
+    while chain:
+        link = chain.pop()
+        link.__traceback__ = None
+        chain += [before for before in (link.__cause__, link.__context__) if before is not None]
+    return error
+
+
+def anew(error: TidelogError) -> TidelogError:
+    """Return an error like one that is kept, to be raised: the same one would gather the frames of all its raises."""
+    return type(error)(error.message, **error.details)

@@ -17,7 +17,7 @@ from ..protocol.messages import (
     OffsetQuery,
 )
 from .deferred import Deferred
-from .errors import storage_error
+from .errors import anew, storage_error
 from .offload import Offload
 from .preparation import Look, look_after
 from .search import search
@@ -56,7 +56,7 @@ class Fetcher:
         self.log = log
         """Replaced when the partition is reopened."""
         self.gone: TidelogError | None = None
-        """Set when the topic was deleted: what every reader is answered from then on."""
+        """What every reader is answered since the topic was deleted."""
         self._visible = visible
         self._when_visible = when_visible
         self._offload = offload
@@ -64,6 +64,14 @@ class Fetcher:
 
     def __repr__(self) -> str:
         return f"<Fetcher of {self.log!r} up to {self._visible()}>"
+
+    def end(self, gone: TidelogError) -> None:
+        """Answer every reader with an error from now on, and refer to the partition no more."""
+        end = self._visible()
+        self.gone = gone
+        self._visible = lambda: end
+        self._when_visible = _now
+        self._found = _nobody
 
     # -- batches -------------------------------------------------------------------------------------------------
 
@@ -158,7 +166,7 @@ class Fetcher:
 
     def _check_gone(self) -> None:
         if self.gone is not None:
-            raise self.gone
+            raise anew(self.gone)
 
     def _check(self, position: FetchPosition) -> None:
         self._check_gone()
@@ -266,3 +274,12 @@ class Fetcher:
 
     def _no_offset(self, error: TidelogError) -> OffsetAnswer:
         return OffsetAnswer(0, self.log.start_offset, self._visible(), 0, ErrorInfo.of(error))
+
+
+def _now(_offset: int, then: Callable[[], object]) -> None:
+    """Call back at once: nothing more will be visible."""
+    then()
+
+
+def _nobody() -> None:
+    """Tell nobody of damage: the topic is gone."""

@@ -12,7 +12,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from ..protocol.errors import OverloadedError, TidelogError
 from .deferred import Deferred, failed
-from .errors import storage_error
+from .errors import kept, storage_error
 from .offload import Offload
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def offloaded(offload: Offload, work: Callable[[], None]) -> Deferred[None]:
         except OSError as error:
             failure.append(storage_error(error, "work on the data directory"))
         except TidelogError as error:
-            failure.append(error)
+            failure.append(kept(error))
 
     def done() -> None:
         if failure:

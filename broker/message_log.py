@@ -107,12 +107,13 @@ class MessageLog:
             judgement = self.producers.judge(rest, self._services.time.boottime_us())
             try:
                 at = self._store_judged(bulk, at, rest, judgement.verdicts, stored, prepared)
-                if judgement.refused is not None:
-                    raise judgement.refused
             except TidelogError as error:
                 if isinstance(error, DiskFullError):
                     self._services.disk_full.note(self.log.title, error)
                 stored.refuse(error, len(headers) - len(stored.results))
+            else:
+                if judgement.refused is not None:
+                    stored.refuse(judgement.refused, len(headers) - len(stored.results))
         return stored
 
     def _store_judged(

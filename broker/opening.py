@@ -95,7 +95,10 @@ def open_partitions(
             results[place] = log
             continue
         _quarantine_known(log, state)
-        results[place] = _settle_folder(services.files, wanted[place]) or MessageLog(log, memory, services)
+        problem = _settle_folder(services.files, wanted[place])
+        if problem is not None:
+            log.close(clean=False)
+        results[place] = problem or MessageLog(log, memory, services)
     return [result for result in results if result is not None]
 
 

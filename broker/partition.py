@@ -24,6 +24,7 @@ from ..protocol.messages import FetchPosition, OffsetAnswer, OffsetQuery, Partit
 from ..protocol.segment_header import SEGMENT_HEADER_BYTES
 from .dedup import First
 from .deferred import Deferred
+from .errors import anew
 from .fetcher import Fetched, Fetcher
 from .message_log import MessageLog
 from .produce_queue import ProduceQueue
@@ -161,7 +162,7 @@ class Partition:
         Raises, or fails with, UnknownTopicIdError or OverloadedError when nothing of the request was stored.
         """
         if self._gone is not None:
-            raise self._gone
+            raise anew(self._gone)
         word = Durability(durability) if durability else self._settings.durability
         produced = self._queue.offer(bulk, self._batch_limits, word, max_wait_us)
         self._notice_visible()
@@ -170,7 +171,7 @@ class Partition:
     def outcome(self, dedup_id: bytes) -> First | Deferred[First | None] | None:
         """Return where the message with a dedup id is, if known, once it is as durable as the topic asks for."""
         if self._gone is not None:
-            raise self._gone
+            raise anew(self._gone)
         first = self._messages.find(dedup_id)
         if first is None or first.offset < self.visible_offset:
             return first
@@ -233,10 +234,12 @@ class Partition:
         self._services.commit.wait(self.log, offset, self._visible_word, done)
 
     def _record_damage(self) -> None:
+        if self._gone is not None:
+            return  # its log is closed: there is nothing to look after, and nobody to be told
         if self.log.upkeep_waits:  # an index may have been made, which is to be stored
             self._services.upkeep.touch(self.log)
         found = self.log.take_new_damage()
-        if found and self._gone is None:
+        if found:
             self._on_damage(self, found)
 
     # -- its life ------------------------------------------------------------------------------------------------
@@ -280,7 +283,7 @@ class Partition:
             f"expected a topic that exists, found that the one of id {self.topic_id} was deleted",
             topic_id=self.topic_id,
         )
-        self._fetcher.gone = self._gone
+        self._fetcher.end(self._gone)
         self._queue.close(self._gone)
 
         def close() -> None:

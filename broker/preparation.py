@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ..protocol.errors import TidelogError
 from .deferred import Deferred
@@ -37,28 +37,38 @@ def look_after(
 
     `log` returns the one that is looked into then, `found` is called when it may know of new damage.
     """
-    answer: Deferred[T] = Deferred()
-    left = PREPARATIONS
+    preparation = _Preparation(look, offload, log, found)
+    preparation.begin(error.work)
+    return preparation.answer
 
-    def begin(work: Work) -> None:
-        offload(work.run, partial(done, log(), work))
 
-    def done(worked_at: Log, work: Work) -> None:
-        nonlocal left
-        left -= 1
+class _Preparation(Generic[T]):
+    """One lookup on its way. Only the work that is out refers to it: it is gone, and what it found, with its answer."""
+
+    def __init__(self, look: Look[T], offload: Offload, log: Callable[[], Log], found: Callable[[], None]) -> None:
+        self.answer: Deferred[T] = Deferred()
+        self._look = look
+        self._offload = offload
+        self._log = log
+        self._found = found
+        self._left = PREPARATIONS
+
+    def begin(self, work: Work) -> None:
+        """Have a worker do it."""
+        self._offload(work.run, partial(self._done, self._log(), work))
+
+    def _done(self, worked_at: Log, work: Work) -> None:
+        self._left -= 1
         try:
             _finish(worked_at, work)
-            found()
-            seen = look(may_wait=left == 0)
+            self._found()
+            seen = self._look(may_wait=self._left == 0)
         except NotReadyError as again:
-            begin(again.work)
+            self.begin(again.work)
         except TidelogError as error:
-            answer.fail(error)
+            self.answer.fail(error)
         else:
-            answer.follow(seen)
-
-    begin(error.work)
-    return answer
+            self.answer.follow(seen)
 
 
 def _finish(log: Log, work: Work) -> None:

@@ -39,6 +39,7 @@ from ..protocol.errors import (
     UnknownProducerError,
 )
 from ..protocol.limits import REMEMBERED_BATCHES
+from .errors import kept
 from .producer_id import is_named
 from .storage.fold import FIRST_FOLD_SECTION, Section
 
@@ -204,7 +205,7 @@ class ProducerTable:
                     judgement.verdicts.append(self._first_receipt(header))
                     continue
             except TidelogError as error:
-                judgement.refused = error
+                judgement.refused = kept(error)
                 break
             judgement.verdicts.append(None)
         return judgement

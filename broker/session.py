@@ -29,6 +29,7 @@ from ..protocol.frames import HEADER_BYTES
 from ..protocol.limits import MIB
 from ..protocol.messages import Message
 from .deferred import Deferred, FileSlice, Reply
+from .errors import kept
 from .logging import get_logger
 from .metrics import Metrics
 from .session_bounds import SessionBounds, SessionLimits
@@ -137,7 +138,7 @@ class Session:
         if self._parting is not None:
             self._leaving.cancel()
             return
-        self._parting = error
+        self._parting = kept(error)
         self._conversing.cancel()
         self._requests.wake()  # it may be waiting already for what is in flight, its peer having ended the stream
 
@@ -158,7 +159,7 @@ class Session:
                     self._end_turn()
                     await trio.lowlevel.checkpoint()
         except ProtocolError as error:
-            self._parting = error
+            self._parting = kept(error)
 
     async def _receive(self) -> bool:
         """Receive some bytes; returns False at the end of the stream."""

@@ -8,6 +8,7 @@ from ..protocol.errors import TidelogError, UnknownPartitionError
 from ..protocol.messages import PartitionInfo, TopicInfo
 from ..protocol.topic_name import short_name
 from ..protocol.topic_settings import SettingValue
+from .errors import anew
 from .meta import TopicRecord
 from .partition import Partition
 from .storage.settings import LogSettings
@@ -88,7 +89,7 @@ class Topic:
         slot = self._slots[index]
         if isinstance(slot, Partition):
             return slot
-        raise type(slot)(slot.message, **slot.details)
+        raise anew(slot)
 
     def info(self, leader: str, *, details: bool = False) -> TopicInfo:
         """Describe the topic."""

@@ -56,20 +56,27 @@ def ask_in_turns(
     if len(questions) <= PER_TURN:
         return when_all(parts, make_reply)
     answer: Deferred[Reply] = Deferred()
-
-    def go_on() -> None:
-        parts.extend(ask(question) for question in questions[len(parts) : len(parts) + PER_TURN])
-        if len(parts) < len(questions):
-            context.offload(_nothing, go_on)
-            return
-        whole = when_all(parts, make_reply)
-        if isinstance(whole, Reply):
-            answer.resolve(whole)
-        else:
-            whole.on_done(partial(_pass_on, answer))
-
-    context.offload(_nothing, go_on)
+    context.offload(_nothing, partial(_ask_on, context, questions, ask, make_reply, parts, answer))
     return answer
+
+
+def _ask_on(
+    context: Context,
+    questions: Sequence[Q],
+    ask: Callable[[Q], T | TidelogError | Deferred[T]],
+    make_reply: Callable[[list[T | TidelogError]], Reply],
+    parts: list[T | TidelogError | Deferred[T]],
+    answer: Deferred[Reply],
+) -> None:
+    parts.extend(ask(question) for question in questions[len(parts) : len(parts) + PER_TURN])
+    if len(parts) < len(questions):
+        context.offload(_nothing, partial(_ask_on, context, questions, ask, make_reply, parts, answer))
+        return
+    whole = when_all(parts, make_reply)
+    if isinstance(whole, Reply):
+        answer.resolve(whole)
+    else:
+        whole.on_done(partial(_pass_on, answer))
 
 
 def _nothing() -> None:

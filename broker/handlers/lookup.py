@@ -17,6 +17,7 @@ from ...protocol.messages import (
 )
 from ...protocol.topic_name import MessageId, full_name
 from ..deferred import Deferred, FileSlice, Reply
+from ..errors import kept
 from .cold import is_cold, warm
 from .context import Answer, Context
 from .gathering import ask_in_turns
@@ -36,7 +37,7 @@ def _ask(context: Context, query: OffsetQuery) -> OffsetAnswer | TidelogError | 
     try:
         return context.topics.partition(query.topic_id, query.partition).offsets(query)
     except TidelogError as error:
-        return error
+        return kept(error)
 
 
 def _listed(context: Context, found: list[OffsetAnswer | TidelogError]) -> ListOffsetsReply:

@@ -8,6 +8,7 @@ from ...protocol.errors import TidelogError
 from ...protocol.messages import ErrorInfo, Outcome, OutcomePlace, OutcomeReply
 from ..dedup import First
 from ..deferred import Deferred, Reply
+from ..errors import kept
 from .context import Answer, Context
 from .gathering import ask_in_turns
 
@@ -25,7 +26,7 @@ def _ask(context: Context, request: Outcome, index: int) -> First | TidelogError
     try:
         return context.topics.partition(request.topic_id, index).outcome(request.dedup_id)
     except TidelogError as error:
-        return error
+        return kept(error)
 
 
 def _reply(context: Context, partitions: range | list[int], found: list[First | TidelogError | None]) -> Reply:

@@ -18,6 +18,7 @@ from ...protocol.messages import (
 )
 from ...protocol.topic_name import full_name, short_name
 from ..deferred import Deferred, Reply
+from ..errors import kept
 from ..topics import Created, Topic
 from .context import Answer, Context
 from .gathering import when_all
@@ -61,7 +62,7 @@ def _by_id(context: Context, topic_id: int) -> Topic | TidelogError:
     try:
         return context.topics.by_id(topic_id)
     except TidelogError as error:
-        return error
+        return kept(error)
 
 
 def _by_name(context: Context, name: str, create: bool, suggest: bool) -> Topic | TidelogError | Deferred[Topic]:
@@ -75,7 +76,7 @@ def _by_name(context: Context, name: str, create: bool, suggest: bool) -> Topic 
         if suggest:
             return context.topics.named(name)
     except TidelogError as error:
-        return error
+        return kept(error)
     return UnknownTopicError(f'no topic "{short_name(name)}"', name=short_name(name))
 
 

@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import dataclass
 
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES
+from ..errors import kept
 from .damage import Damage
 from .entries import Entries
 from .files import Files
@@ -130,7 +131,7 @@ class LoadTask:
             if self._find is not None:
                 self.found = self._look_up(self._find)
         except OSError as error:
-            self.error = error
+            self.error = kept(error)
 
     def _index(self) -> None:
         self._loader.index(self.loaded)

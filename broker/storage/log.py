@@ -199,6 +199,8 @@ class Log(ReadableLog):
             roll.new.path = roll.final_path
             if roll.old.is_sealed:
                 self._segments.unstored.append(roll.old)
+            else:
+                roll.old.let_go()  # it was empty, and the new file took its name
             self._snapshots.is_due = True
 
     def begin_upkeep(self, now_us: int, monotonic_us: int) -> UpkeepTask | None:
@@ -250,6 +252,8 @@ class Log(ReadableLog):
         assert self._sync is None, "a sync is out"
         if clean and self._fence is None:
             self._finish_clean()
+        self._upkeep.close()
+        self._writer.close()
         self._state.close()
 
     def _finish_clean(self) -> None:

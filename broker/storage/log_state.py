@@ -31,4 +31,4 @@ class LogState:
         self.segments.is_closed = True
         self.mark.close()
         for segment in self.segments.all:
-            segment.file = segment.index = None
+            segment.let_go()

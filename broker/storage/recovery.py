@@ -8,7 +8,7 @@ over: nothing is removed before what replaces it is durable.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import TidelogError, storage_error
+from ..errors import TidelogError, kept, storage_error
 from .damage import Damage, DamagedRange
 from .epochs import Epochs
 from .files import File, Files
@@ -89,6 +89,12 @@ class Recovery:
         """Return what the log is made of."""
         return self._state, self.report
 
+    def abandon(self) -> None:
+        """Let go of every file: the log could not be opened."""
+        self._state.close()
+        if self.new_segment is not None:
+            self.new_segment.let_go()
+
     def decide(self) -> None:
         """Read everything that is needed, and write the new segment if there is to be one."""
         state, spec, report = self._state, self._spec, self.report
@@ -157,22 +163,26 @@ def recover_many(files: Files, specs: Sequence[LogSpec], now_us: int) -> list[Re
     """Recover many logs; one result a log."""
     results: list[Recovery | TidelogError] = [Recovery(files, spec, now_us) for spec in specs]
 
+    def give_up(place: int, recovery: Recovery, error: TidelogError) -> None:
+        results[place] = kept(error)
+        recovery.abandon()
+
     def each(doing: str, step: Callable[[Recovery], None], *, only_copies: bool = False) -> None:
         for place, recovery in enumerate(results):
             if isinstance(recovery, Recovery) and (recovery.new_segment is not None or not only_copies):
                 try:
                     step(recovery)
                 except OSError as error:
-                    results[place] = storage_error(error, f"{doing} of {recovery.folder}")
+                    give_up(place, recovery, storage_error(error, f"{doing} of {recovery.folder}"))
                 except TidelogError as error:
-                    results[place] = error
+                    give_up(place, recovery, error)
 
     def sync_all(doing: str, file_of: Callable[[Recovery], File | None]) -> None:
         found = [(p, r, f) for p, r in enumerate(results) if isinstance(r, Recovery) and (f := file_of(r)) is not None]
         failures = files.sync_many([file for _, _, file in found])
         for (place, recovery, _), failure in zip(found, failures, strict=True):
             if failure is not None:
-                results[place] = storage_error(failure, f"{doing} of {recovery.folder}")
+                give_up(place, recovery, storage_error(kept(failure), f"{doing} of {recovery.folder}"))
 
     each("recovery", Recovery.decide)
     sync_all("the tail copy", lambda r: r.new_segment.opened if r.new_segment else None)

@@ -105,6 +105,10 @@ class Segment:
         self.gaps, self.capacity = copy.gaps, copy.capacity
         self.take_times()
 
+    def let_go(self) -> None:
+        """Close it for reading, once what is being sent or looked at just now is through."""
+        self.file = self.index = None
+
     def take_times(self) -> None:
         """Copy from a closed index what is asked for most often, so that it need not be loaded for that."""
         index = self.index

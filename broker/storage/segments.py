@@ -56,11 +56,12 @@ class Segments:
         self.all[-1] = segment
 
     def remove_oldest(self) -> Segment:
-        """Forget the oldest segment. Whoever reads from its file keeps that open."""
+        """Forget the oldest segment, and let go of its file: only what is being sent just now keeps that open."""
         segment = self.all.pop(0)
         self._loaded.pop(segment.base_offset, None)
         if segment in self.unstored:
             self.unstored.remove(segment)
+        segment.let_go()
         return segment
 
     # ------------------------------------------------------------------------------------------ loading
@@ -139,8 +140,7 @@ class Segments:
         self._unload_some(segment)
 
     def _unload(self, segment: Segment) -> None:
-        # The last slice or view that somebody holds closes the file.
-        segment.file = segment.index = None
+        segment.let_go()
         self._loaded.pop(segment.base_offset, None)
         if segment in self.unstored:
             self.unstored.remove(segment)

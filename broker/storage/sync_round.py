@@ -6,7 +6,7 @@ A task is taken from a log on the event loop, run in a thread that owns nothing 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..errors import TidelogError, storage_error
+from ..errors import TidelogError, kept, storage_error
 from .files import File, Files
 from .roll import Roll
 from .segment import Segment
@@ -39,20 +39,25 @@ class SyncTask:
             self.mark.write(self.mark_value)
         except OSError as error:
             # An older mark only makes the next recovery read more.
-            self.mark_error = error
+            self.mark_error = kept(error)
 
 
 def run_round(files: Files, tasks: Sequence[SyncTask]) -> list[TidelogError | None]:
     """Run many tasks with as few syncs as the file system allows; one result a task, None where it worked."""
     failures = files.sync_many([task.first for task in tasks])
-    return [_finish(task, failure) for task, failure in zip(tasks, failures, strict=True)]
+    return [
+        _finish(task) if failure is None else _failed(task, kept(failure))
+        for task, failure in zip(tasks, failures, strict=True)
+    ]
 
 
-def _finish(task: SyncTask, failure: OSError | None) -> TidelogError | None:
+def _finish(task: SyncTask) -> TidelogError | None:
     try:
-        if failure is not None:
-            raise failure
         task.finish_after_sync()
     except OSError as error:
-        return storage_error(error, f"the sync of {task.last.path}")
+        return _failed(task, error)
     return None
+
+
+def _failed(task: SyncTask, error: OSError) -> TidelogError:
+    return storage_error(error, f"the sync of {task.last.path}")

@@ -113,6 +113,7 @@ class SyncedMark:
         """Close the file."""
         if self._file is not None:
             self._file.close()
+            self._file = None
 
 
 def _decode(slot: bytes) -> tuple[int, Mark] | None:

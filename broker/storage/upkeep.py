@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from ..errors import kept
 from .files import File, Files
 from .layout import index_paths
 from .roll import FIRST_RESERVATION, LARGEST_RESERVATION, prepare_file
@@ -48,7 +49,7 @@ class UpkeepTask:
             try:
                 step.run()
             except OSError as error:
-                self.errors.append(error)
+                self.errors.append(kept(error))
                 self.failed.add(step.name)
 
 
@@ -111,6 +112,11 @@ class LogUpkeep:
         for step in steps:
             with suppress(OSError):
                 step()
+
+    def close(self) -> None:
+        """Close what is made ready for nobody any more."""
+        for file in self._useless:
+            file.close()
 
     def _discard(self) -> list[_Step]:
         misfit = self._writer.take_misfit()

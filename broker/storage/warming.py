@@ -5,6 +5,7 @@ as the disk takes, and a page that the disk does not give would kill the process
 pages are there, and a thread reads them in where they are not. Nothing here changes a log.
 """
 
+from ..errors import kept
 from .files import File
 
 _PROBE = 1
@@ -33,7 +34,7 @@ class Warming:
         try:
             self._file.warm(self._position, self._length)
         except OSError as error:
-            self.error = error
+            self.error = kept(error)
 
 
 def is_in_memory(file: File, position: int, length: int) -> bool:

@@ -138,6 +138,8 @@ class Writer:
             # If this fails, the next start removes the file: it has no header page.
             with suppress(OSError):
                 self._segments.files.unlink(segment.path)
+            segment.opened.close()  # the error that is about to be raised refers to it
+            segment.let_go()
 
     def _commit(self, placed: Sequence[Placed], staged: Sequence[Segment], now_us: int) -> None:
         old = self._segments.active
@@ -210,6 +212,15 @@ class Writer:
             return None
         misfit, self.prepared = self.prepared, None
         return misfit
+
+    def close(self) -> None:
+        """Let go of the files that are not among the segments: the prepared one, and an empty one that was replaced."""
+        if self.prepared is not None:
+            self.prepared.close()
+            self.prepared = None
+        for roll in self.rolls:
+            roll.old.let_go()
+            roll.new.let_go()
 
     def new_path(self) -> str:
         """Return a path for the next prepared file, never one that was given out before."""
