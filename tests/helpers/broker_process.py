@@ -93,8 +93,9 @@ class BrokerProcess:
     def _read_line(self) -> str:
         output = self.process.stdout
         assert output is not None
-        readable, _, _ = select.select([output], [], [], START_TIMEOUT_S)
-        return output.readline().decode() if readable else ""
+        poll = select.poll()  # not select(), which refuses numbers from 1024 on
+        poll.register(output, select.POLLIN)
+        return output.readline().decode() if poll.poll(START_TIMEOUT_S * 1000) else ""
 
     def _last_lines(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-40:])
