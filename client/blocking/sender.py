@@ -88,13 +88,9 @@ class Sender:
     def topic(self, name: str, partition: int | None, deadline: Deadline) -> TopicEntry:
         """Return the topic, made if need be; asked for anew if it did not have that partition when last seen."""
         try:
-            topic = self.session.topic(name, deadline, auto_create=True)
-            if partition is not None and partition >= topic.partitions:
-                self.session.directory.forget(topic.name)
-                topic = self.session.topic(name, deadline, auto_create=True)
+            return self.session.topic(name, deadline, auto_create=True, partition=partition)
         except TidelogError as error:
             raise with_details(error, stored=False) from None
-        return topic
 
     def _connection(self, deadline: Deadline) -> Connection:
         try:

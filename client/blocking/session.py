@@ -36,11 +36,14 @@ class Session:
         current = self.link.current
         return current is not None and current.error is None and current.is_in_use
 
-    def topic(self, name: str, deadline: Deadline, *, auto_create: bool = False) -> TopicEntry:
-        """Return a topic by the name the user gave. Raises UnknownTopicError, InvalidTopicError."""
+    def topic(
+        self, name: str, deadline: Deadline, *, auto_create: bool = False, partition: int | None = None
+    ) -> TopicEntry:
+        """Return a topic by the name the user gave, asked for anew if it did not have that partition when last seen.
+        Raises UnknownTopicError, InvalidTopicError."""
         full_name = self.directory.full_name(name)
         entry = self.directory.find(full_name)
-        if entry is not None:
+        if entry is not None and (partition is None or partition < entry.partitions):
             return entry
         reply = self.link.call(Metadata([full_name], auto_create=auto_create), deadline)
         assert isinstance(reply.message, MetadataReply)

@@ -164,6 +164,53 @@ def test_an_id_is_unique_in_a_partition_or_in_the_topic(flavour: str, broker: Br
     run(flavour, body)
 
 
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_an_outcome_is_found_where_the_topic_is_now(flavour: str, broker: BrokerProcess) -> None:
+    """Another client gives the topic more partitions, changes the scope, or makes it again: what is stored is found."""
+    name = f"moved-{flavour}"
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as other:
+            await other.topics.create(name, partitions=1)
+            changes = [{"partitions": 8}, {"dedup_scope": "topic"}, {"dedup_scope": "partition"}, None]
+            for at, change in enumerate(changes):
+                async with world.client(broker.url) as old:
+                    assert await old.outcome(name, dedup_id=f"warm-{at}", key="k") is None
+                    if change is None:
+                        await other.topics.delete(name)
+                        await other.topics.create(name, partitions=3)
+                    else:
+                        await other.topics.set(name, **change)
+                    for key in range(10):
+                        ids = {"key": f"k{key}", "dedup_id": f"{at}-{key}"}
+                        stored = await other.produce(name, "v", **ids)
+                        found = await old.outcome(name, **ids)
+                        assert found is not None
+                        assert found.id == stored.id
+
+    run(flavour, body)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_an_outcome_is_asked_for_in_a_partition_that_is_new(flavour: str, broker: BrokerProcess) -> None:
+    """A partition named that was not there when the topic was last seen is asked; one that is not there is refused."""
+    name = f"new-partition-{flavour}"
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as other, world.client(broker.url) as old:
+            await other.topics.create(name, partitions=1)
+            assert await old.outcome(name, dedup_id="a", partition=0) is None
+            await other.topics.set(name, partitions=2)
+            stored = await other.produce(name, "v", partition=1, dedup_id="a")
+            found = await old.outcome(name, dedup_id="a", partition=1)
+            assert found is not None
+            assert found.id == stored.id
+            with pytest.raises(ValueError, match="partition: expected 0 to 1 in topic '.*', found 2"):
+                await old.outcome(name, dedup_id="a", partition=2)
+
+    run(flavour, body)
+
+
 @pytest.mark.parametrize("flavour", ["blocking", "trio"])
 def test_readers_pass_over_batches_of_duplicates_alone(flavour: str, broker: BrokerProcess) -> None:
     """Consumers, replays and ids work where the log holds batches without messages: first, between and last."""
