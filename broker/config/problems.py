@@ -39,6 +39,9 @@ class ConfigError(TidelogError):
         super().__init__("; ".join(map(str, problems)))
         self.problems = list(problems)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problems,)
+
 
 def keys_of(model: type[BaseModel] = Config) -> dict[str, list[str]]:
     """Return section -> keys, as they are written."""
