@@ -56,13 +56,16 @@ def producer_options(
         raise ValueError(f'compression: expected None or "zstd", found {compression!r}')
     batch = _bytes("batch_bytes", batch_bytes, 1, MAX_BATCH_BYTES)
     return ProducerOptions(
+    limit = _limit("delivery_timeout", delivery_timeout)
+    if wait and wait >= limit:
+        raise ValueError(f"linger: expected less than delivery_timeout={delivery_timeout!r}, found {linger!r}")
         wait,
         batch,
         _bytes("buffer_bytes", buffer_bytes, batch, MAX_BUFFER_BYTES),
         _CODECS[compression],
         check_durability(durability),
         _limit("max_block", max_block),
-        _limit("delivery_timeout", delivery_timeout),
+        limit,
     )
 
 

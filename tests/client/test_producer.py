@@ -334,6 +334,8 @@ async def test_a_codec_encodes_in_send(world: World) -> None:
     [
         ({"linger": 5}, "seconds, not milliseconds"),
         ({"linger": -1}, "linger: expected 0 or more"),
+        ({"linger": 1, "delivery_timeout": 0.5}, "linger: expected less than delivery_timeout=0.5, found 1"),
+        ({"linger": 0.5, "delivery_timeout": 0.5}, "linger: expected less than delivery_timeout=0.5, found 0.5"),
         ({"linger": "1"}, "linger: expected seconds"),
         ({"batch_bytes": 0}, "batch_bytes: expected 1 to"),
         ({"batch_bytes": 1.5}, "batch_bytes: expected a whole number"),
