@@ -188,7 +188,7 @@ class Dispatcher:
         deadline = self.ledger.next_deadline()
         at = until if deadline is None else min(until, deadline)
         try:
-            connection = await self.session.link.connection(Deadline(at, max(at - now, 0.0)))
+            connection = await self.session.link.connection(Deadline(at, None))
             self._trouble = None
             await self.look_up(min(at, now + LOOKUP_S))
             due = self.locked(partial(self.sender.pump, connection))
@@ -238,7 +238,7 @@ class Dispatcher:
         """Say of a batch that it is not stored, or that nobody knows."""
         if self.session.outbox.withdraw(batch.deliveries[0]):
             reason = batch.refusal or self._trouble
-            error = TimedOutError(why) if reason is None else with_details(reason)
+            error = TimedOutError(why) if reason is None else because(why, reason)
             batch.error = with_details(error, stored=False)
         else:
             batch.error = OutcomeUnknownError(f"{why}; it was sent, and is stored once or not at all")
@@ -259,7 +259,7 @@ class Dispatcher:
 
     async def look_up(self, until: float) -> None:
         """Find out anew about topics that have changed, and send on what came back because of that."""
-        deadline = Deadline(until, LOOKUP_S)
+        deadline = Deadline(until, None)
         for intake in self.buffer.stale() if self.ledger.returned else ():
             self.session.forget(intake.topic)
             try:
@@ -285,7 +285,7 @@ class Dispatcher:
 
     async def catch_up(self, until: float) -> None:
         """Look up what changed, while no caller is in `advance`."""
-        deadline = Deadline(until, LOOKUP_S)
+        deadline = Deadline(until, None)
         try:
             await self.session.link.connection(deadline)
             await self.look_up(until)
@@ -311,6 +311,11 @@ class Dispatcher:
         self.is_ended = True
         if not runtime.is_forked(self.session.home):
             self.session.close(ClosedError("the producer is closed"))
+
+
+def because(what: str, reason: TidelogError) -> TidelogError:
+    """Return the error of what happened for this reason."""
+    return type(reason)(f"{what}: {reason.message}", **reason.details)
 
 
 def counted(count: int, what: str) -> str:

@@ -197,7 +197,8 @@ class Link:
         while True:
             await self._pause(min(pause_until, deadline.at))
             if pause_until >= deadline.at:
-                raise CannotConnectError(f"{reason} (tried for {deadline.seconds:g} s)", address=self.address)
+                tried = "" if deadline.seconds is None else f" (tried for {deadline.seconds:g} s)"
+                raise CannotConnectError(f"{reason}{tried}", address=self.address)
             try:
                 return await self._try_servers(deadline)
             except _PASSING as error:

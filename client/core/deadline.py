@@ -13,6 +13,7 @@ class Deadline(NamedTuple):
 
     at: float
     seconds: float | None
+    """None also where what waits is one slice of something longer: then its length tells nobody anything."""
 
     @classmethod
     def after(cls, seconds: float | None, now: float) -> Deadline:

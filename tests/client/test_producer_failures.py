@@ -119,9 +119,18 @@ async def test_delivery_ends_at_its_timeout(world: World) -> None:
         world.broker.stop()
         await producer.send("t", b"never")
         with pytest.raises(DeliveryError) as caught:
-            await producer.close()
+            await producer.flush()
         (failed,) = caught.value.failed
         assert isinstance(failed.error, CannotConnectError | TimedOutError | OutcomeUnknownError)
+        await producer.send("t", b"surely never")  # by now the connection is known to be lost
+        with pytest.raises(DeliveryError) as caught:
+            await producer.close()
+        (failed,) = caught.value.failed
+        assert isinstance(failed.error, CannotConnectError | TimedOutError)
+        assert failed.error.details["stored"] is False
+        assert str(failed.error).startswith("not delivered within 0.3 s: ")
+        assert str(failed.error).count("within") == 1
+        assert "tried for" not in str(failed.error)
         world.broker.start()
     assert world.broker.store.values("t")[0] == b"first"
 
@@ -129,15 +138,19 @@ async def test_delivery_ends_at_its_timeout(world: World) -> None:
 @everywhere
 async def test_a_refusal_that_lasts_is_the_reason_in_the_end(world: World) -> None:
     """When the broker says until the end that it is full, that is the error, with stored=False."""
-    world.broker.when(Api.PRODUCE, Fault.REFUSE, error=OverloadedError("busy"), times=10_000)
-    async with world.client() as client:
-        producer = client.producer(delivery_timeout=0.3)
-        await producer.send("t", b"never")
-        with pytest.raises(DeliveryError) as caught:
-            await producer.close()
+    with patch.object(Backoff, "pause", lambda self, chance: 60.0):  # so that at the end none is on its way
+        async with world.client() as client:
+            producer = client.producer(delivery_timeout=1)
+            await producer.send("t", b"first")
+            await producer.flush()
+            rule = world.broker.when(Api.PRODUCE, Fault.REFUSE, error=OverloadedError("busy"))
+            await producer.send("t", b"never")
+            with pytest.raises(DeliveryError) as caught:
+                await producer.close()
     (failed,) = caught.value.failed
     assert (type(failed.error), failed.error.details["stored"]) == (OverloadedError, False)
 
+    assert str(failed.error) == "not delivered within 1 s: busy"
 
 @everywhere
 async def test_flush_that_times_out_loses_nothing(world: World) -> None:
