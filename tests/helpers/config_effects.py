@@ -167,7 +167,7 @@ async def time_to_drain(running: RunningBroker) -> object:
     await produced(peer, topic_id, encode_batch([bytes(4_000_000)], timestamp_us=5))
     for _ in range(4):
         await peer.send(Fetch([FetchPosition(topic_id, 0, 0)]))
-    await trio.sleep(0.1)
+    await trio.lowlevel.wait_readable(peer.sock)  # it answers, and its first answer is more than the sockets hold
     running.broker.stop()
     begun = trio.current_time()
     await running.finished.wait()
