@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
@@ -84,10 +86,57 @@ def decode_record(line: bytes, defaults: Record) -> Record:
     try:
         fields: object = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        _refuse_lone_surrogate(line, defaults)
         raise ValueError(f"expected a JSON object, found text that is none: {error}") from None
     if not isinstance(fields, dict):
         raise ValueError(f"expected a JSON object, found {_kind(fields)}")
-    return _record(cast(dict[str, object], fields), defaults)
+    known = cast(dict[str, object], fields)
+    if _may_repeat(line, len(known)):
+        _refuse_repeats(line)
+    return _record(known, defaults)
+
+
+def _refuse_lone_surrogate(line: bytes, defaults: Record) -> None:
+    """Raise ValueError if half a pair of surrogates is what is wrong: msgspec calls that anything."""
+    try:
+        fields: object = json.loads(line.decode(), parse_constant=_refuse_constant)
+        text = json.dumps(fields, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        if isinstance(fields, dict):
+            _record(cast(dict[str, object], fields), defaults)  # names the field, if it is one that is read
+        raise ValueError("expected text that is valid Unicode, found a lone surrogate") from None
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"expected JSON, found {name}")
+
+
+def _may_repeat(line: bytes, fields: int) -> bool:
+    """Whether a line may have a field twice, by counting the ends of names: nothing that a good line would notice.
+
+    Text within a value cannot look like the end of a name, since a quote is escaped there.
+    """
+    ends = line.count(b'":')
+    if ends > fields and b"\\" in line:
+        ends -= line.count(b'\\":')
+    return ends > fields or b" :" in line or b"\t" in line or b"\r" in line
+
+
+def _refuse_repeats(line: bytes) -> None:
+    """Raise ValueError for a field that is there twice, of which one would be lost."""
+
+    def check(pairs: list[tuple[str, object]]) -> None:
+        names = [name for name, _ in pairs]
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            raise ValueError(f"expected each field once, found {repeated!r} twice")
+
+    with suppress(RecursionError):  # what is nested so deep is refused as a value
+        json.loads(line, object_pairs_hook=check)
 
 
 def _record(fields: dict[str, object], defaults: Record) -> Record:
@@ -186,7 +235,10 @@ def _read_time(fields: dict[str, object]) -> datetime | None:
         return None
     if not isinstance(found, str):
         raise ValueError(f"timestamp: expected a time such as 2025-01-14T15:00:00Z, found {_kind(found)}")
-    return parse_iso(found)
+    try:
+        return parse_iso(found)
+    except ValueError as error:
+        raise ValueError(f"timestamp: {error}") from None
 
 
 def _time_from_us(time_us: int) -> datetime:

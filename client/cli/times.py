@@ -56,15 +56,15 @@ def parse_position(text: str) -> Position:
         return Position(timedelta())
     if _OFFSET.fullmatch(text):
         return Position(int(text))
-    return Position(_relative(text) if text[:1] in ("+", "-") else parse_iso(text))
+    return Position(_relative(text) if text[:1] in ("+", "-") else parse_iso(text, EXPECTED))
 
 
-def parse_iso(text: str) -> datetime:
-    """Read ISO 8601 with a zone. Raises ValueError that shows the form."""
+def parse_iso(text: str, expected: str = "a time such as 2025-01-14T15:00:00Z") -> datetime:
+    """Read ISO 8601 with a zone. Raises ValueError that shows the form, or what else could be there."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"expected {EXPECTED}, found {text!r}") from None
+        raise ValueError(f"expected {expected}, found {text!r}") from None
     if moment.tzinfo is None:
         raise ValueError(f"expected a time with its zone, such as {moment.isoformat()}Z, found {text!r}")
     if _TOO_PRECISE.search(text):

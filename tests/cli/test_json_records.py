@@ -102,6 +102,21 @@ def test_a_time_without_a_year_is_a_number() -> None:
     assert json_records.time_fields("timestamp", 1 << 61) == {"timestamp_us": 1 << 61}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"value":"{\\"key\\":1,\\"key\\" :2}","key":"\\\\"}',
+        b'{"value" :"", "key"\t: ": \\":" }',
+        b'{"value":"\\":\\":","headers":[["value","1"],["value",{"base64":"/w=="}],["\\":",null]]}',
+    ],
+)
+def test_what_only_looks_like_a_field_twice_is_read(line: bytes) -> None:
+    """JSON within a value, spaces round a colon and repeated headers are no repeated fields."""
+    fields = json.loads(line)
+    record = json_records.decode_record(line, NO_DEFAULTS)
+    assert (record.value, record.key) == (fields["value"].encode(), fields["key"].encode() if "key" in fields else None)
+
+
 def test_where_a_message_was_is_not_read() -> None:
     """The fields that say where a message was stored do not stop its line from being produced again."""
     line = json.dumps(
@@ -124,7 +139,17 @@ def test_output_escapes_what_moves_a_terminal() -> None:
         (b"\xff", "expected a JSON object"),
         (b"[1]", "found a list"),
         (b"[" * 100_000, "expected a JSON object"),
-        (b'{"value": "\\ud800"}', "expected"),
+        (b'{"value": "a\\ud800b"}', "value: expected text that is valid Unicode, found a lone surrogate"),
+        (b'{"value": "", "key": "\\udc00"}', "key: expected text that is valid Unicode, found a lone surrogate"),
+        (b'{"value": "", "headers": [["\\ud800", ""]]}', "a header's name: expected text that is valid Unicode"),
+        (b'{"value": "", "id": "\\ud800"}', "expected text that is valid Unicode, found a lone surrogate"),
+        (b'["\\ud800"]', "expected text that is valid Unicode, found a lone surrogate"),
+        (b'{"value": NaN}', "expected a JSON object"),
+        (b'{"value": "a", "value": "b"}', "expected each field once, found 'value' twice"),
+        (b'{"value" : "a","value"\t:"b"}', "expected each field once, found 'value' twice"),
+        (b'{"value":"a","v\\u0061lue":"b"}', "expected each field once, found 'value' twice"),
+        (b'{"value":"{\\"a\\": 1}","key":"\\\\","key":"b"}', "expected each field once, found 'key' twice"),
+        (b'{"value":"","headers":[["a",{"base64":"","base64":"/w=="}]]}', "once, found 'base64' twice"),
         (b"null", "found null"),
         (b"{}", "expected a value"),
         (b'{"vlaue": "x"}', "found 'vlaue'"),
@@ -144,6 +169,10 @@ def test_output_escapes_what_moves_a_terminal() -> None:
         (b'{"value": "", "priority": "9"}', "found text"),
         (b'{"value": "", "timestamp": "2025-01-14T15:00:00"}', "with its zone"),
         (b'{"value": "", "timestamp": 5}', "timestamp: expected a time"),
+        (
+            b'{"value": "", "timestamp": "now"}',
+            "^timestamp: expected a time such as 2025-01-14T15:00:00Z, found 'now'$",
+        ),
         (b'{"value": "", "timestamp_us": 4611686018427387903}', "years 1 to 9999"),
         (b'{"value": "", "partition": -1}', "partition: expected a whole number"),
     ],
