@@ -19,7 +19,11 @@ from .json_records import encode_object
 
 
 class StandardOutput:
-    """Where results go. Bytes are buffered until `flush`."""
+    """Where results go. Bytes are buffered until `flush`.
+
+    A command that changes something makes it before the change, so that an output that is closed prevents it, and
+    sets `done` after it: an output that fails only then does not hide it.
+    """
 
     def __init__(self) -> None:
         if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]  # started with >&-
@@ -27,13 +31,15 @@ class StandardOutput:
         self._stream: BinaryIO = sys.stdout.buffer
         self._encoding = sys.stdout.encoding
         self.is_terminal = sys.stdout.isatty()
+        self.done: str | None = None
+        """What has been changed, for the error of an output that fails."""
 
     def write(self, data: bytes) -> None:
         """Write bytes as they are."""
         try:
             self._stream.write(data)
         except OSError as error:
-            raise _lost(error) from None
+            raise _lost(error, self.done) from None
 
     def text(self, line: str) -> None:
         """Write one line of text that is already safe; what the locale cannot show is escaped."""
@@ -63,7 +69,7 @@ class StandardOutput:
 
     def flush(self) -> None:
         """Hand everything to the system now."""
-        flush_stdout()
+        flush_stdout(self.done)
 
     def reader_is_gone(self) -> bool:
         """Whether standard output is a pipe that nobody reads any more."""
@@ -85,14 +91,14 @@ def say(line: str) -> None:
         sys.stderr.flush()
 
 
-def flush_stdout() -> None:
-    """Hand what was printed to the system. Raises OutputClosed or FileError."""
+def flush_stdout(done: str | None = None) -> None:
+    """Hand what was printed to the system. Raises OutputClosed, or FileError that tells what was done."""
     if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
         return
     try:
         sys.stdout.flush()
     except OSError as error:
-        raise _lost(error) from None
+        raise _lost(error, done) from None
 
 
 def abandon_stdout() -> None:
@@ -103,7 +109,7 @@ def abandon_stdout() -> None:
         os.close(nothing)
 
 
-def _lost(error: OSError) -> Exception:
+def _lost(error: OSError, done: str | None) -> Exception:
     if isinstance(error, BrokenPipeError):
         return OutputClosed()
-    return FileError(f"cannot write standard output: {error.strerror}")
+    return FileError(f"cannot write standard output: {error.strerror}" + (f" ({done})" if done else ""))

@@ -136,7 +136,8 @@ def produce(
     message was are passed over, and `dedup_id` may be added.
 
     A summary goes to standard error. When a line is refused, everything before it is stored, nothing after it, and
-    the error names the line. Flags, files and the partition are looked at before the first line is read.
+    the error names the line. Flags, files and the partition are looked at before the first line is read. When whoever
+    reads the --receipts stops, nothing more is sent; if there was more, the exit code is 1.
     """
     template = Record(
         value=None,

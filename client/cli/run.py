@@ -2,7 +2,7 @@
 
 | code | meaning |
 | --- | --- |
-| 0 | done; a reader that stopped reading (`| head`) counts as done |
+| 0 | done; a reader that stopped reading (`| head`) counts as done, unless something is left half done |
 | 1 | failed: `tidelog: CODE: message` |
 | 2 | wrong usage: `tidelog: USAGE: command: message` |
 | 3 | nothing found, or timed out |

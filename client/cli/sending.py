@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import InvalidRequestError, MessageTooLargeError, TidelogError
-from .errors import InputError
+from .errors import FileError, InputError, OutputClosed
 from .line_input import LineTooLongError, read_lines
 from .record_columns import BadLineError, Columns, Form
 from .record_input import Input
@@ -27,12 +27,13 @@ class Sender:
         self._client = client
         self._topic = topic
         self._receive = receive
+        self._is_heard = True
 
     def send_all(self, source: Input, form: Form) -> None:
         """Send every message of an input as its line arrives.
 
-        Raises InputError or MessageTooLargeError that names the line; what stood before it is stored. Any error says
-        how many messages are.
+        Raises InputError or MessageTooLargeError that names the line; what stood before it is stored. When `receive`
+        raises OutputClosed, nothing more is sent: FileError if more comes. Any error says how many messages are stored.
         """
         done = 0
         try:
@@ -54,6 +55,9 @@ class Sender:
         The client checks all messages of a call before it sends the first, so a refused call stored nothing and may
         be halved until the refusal is about one line.
         """
+        if not self._is_heard:
+            where = f"stopped before line {columns.lines[0]} of {name}"
+            raise FileError(f"cannot write standard output: whoever read it has gone; {where}")
         try:
             receipts = self._produce(columns)
         except (MessageTooLargeError, InvalidRequestError, ValueError) as refusal:
@@ -69,7 +73,10 @@ class Sender:
             self.stored += len(receipts) - duplicates
             self.duplicates += duplicates
             self.durability = receipts.durability
-            self._receive(receipts)
+            try:
+                self._receive(receipts)
+            except OutputClosed:  # no failure if that was all
+                self._is_heard = False
 
     def _produce(self, columns: Columns) -> ReceiptBatch:
         try:

@@ -60,12 +60,13 @@ def create(
     flags = {"retention": retention, "retention_bytes": retention_bytes, "partitions": partitions}
     given = [Assignment(key, str(text)) for key, text in flags.items() if text is not None]
     changes = read_changes([*given, *(settings or [])], may_reset=False)
+    out = StandardOutput()
     with connected(url, timeout) as client:
         topic = client.topics.create(name, partitions=changes.partitions, **changes.settings)  # pyright: ignore[reportArgumentType]
+    out.done = f"{topic.name} was created"
     if output is OutputFormat.JSON:
-        _show(topic, output)
+        _show(out, topic, output)
     else:
-        out = StandardOutput()
         count = len(topic.partitions)
         out.text(f"created {topic.name} with {count} partition{'s' if count > 1 else ''}")
         out.flush()
@@ -87,9 +88,10 @@ def list_topics(url: Url = None, output: Output = OutputFormat.TABLE, timeout: T
 
 def describe(name: TopicName, url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
     """Show a topic's settings and partitions."""
+    out = StandardOutput()
     with connected(url, timeout) as client:
         topic = client.topics.describe(name)
-    _show(topic, output)
+    _show(out, topic, output)
 
 
 def set_settings(
@@ -105,10 +107,12 @@ def set_settings(
     follows the broker's default again.
     """
     changes = read_changes(assignments, may_reset=True)
+    out = StandardOutput()
     with connected(url, timeout) as client:
         given = changes.settings
         topic = client.topics.set(name, partitions=changes.partitions, reset=changes.reset, **given)  # pyright: ignore[reportArgumentType]
-    _show(topic, output)
+    out.done = f"the settings of {topic.name} were changed"
+    _show(out, topic, output)
 
 
 def reopen(name: TopicName, url: Url = None, output: Output = OutputFormat.TABLE, timeout: Timeout = None) -> None:
@@ -116,6 +120,7 @@ def reopen(name: TopicName, url: Url = None, output: Output = OutputFormat.TABLE
     out = StandardOutput()
     with connected(url, timeout) as client:
         partitions = client.topics.reopen(name)
+    out.done = f"{name} was reopened"
     if output is OutputFormat.JSON:
         out.json({"topic": name, "reopened": partitions})
     elif partitions:
@@ -137,6 +142,7 @@ def delete(
     confirm(f"Delete topic {name} with all its messages?", yes)
     with connected(url, timeout) as client:
         client.topics.delete(name)
+    out.done = f"{name} was deleted"
     if output is OutputFormat.JSON:
         out.json({"topic": name, "deleted": True})
     else:
@@ -161,8 +167,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(topics, name="topics")
 
 
-def _show(topic: Topic, output: OutputFormat) -> None:
-    out = StandardOutput()
+def _show(out: StandardOutput, topic: Topic, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         out.json(_description(topic))
     else:

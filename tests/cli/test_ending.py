@@ -58,25 +58,20 @@ def test_ctrl_c_ends_any_output(tidelog: CommandLine, shared_broker: BrokerProce
         assert (process.returncode, err) == (130, b"")
 
 
-@pytest.mark.parametrize("command", [*LONG, ["dump"], ["produce"], ["--help"]], ids=" ".join)
+@pytest.mark.parametrize("command", [*LONG, ["dump"], ["--help"]], ids=" ".join)
 @pytest.mark.usefixtures("large")
-def test_head_is_silent_everywhere(
-    tidelog: CommandLine, shared_broker: BrokerProcess, topic: str, command: list[str]
-) -> None:
+def test_head_is_silent_everywhere(tidelog: CommandLine, shared_broker: BrokerProcess, command: list[str]) -> None:
     """Whoever stops reading any output (`| head`) ends the command with 0 and not a word."""
     arguments = [*command]
     if command == ["dump"]:
         arguments.append(str(segment_of(shared_broker)))
-    if command == ["produce"]:
-        (tidelog.folder / "lines").write_bytes(b"line\n" * 200_000)
-        arguments += [topic, "lines", "--receipts"]
     with tidelog.start(*arguments) as process:
         assert process.stdout is not None
         assert process.stdout.read(1)
         process.stdout.close()
         assert process.wait(TIMEOUT_S) == 0
         assert process.stderr is not None
-        assert process.stderr.read().replace(b"stored", b"") == b""
+        assert process.stderr.read() == b""
 
 
 @pytest.fixture

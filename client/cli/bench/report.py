@@ -59,11 +59,12 @@ class Measured:
         }
 
 
-def show(conditions: Conditions, measured: Sequence[Measured], faults: Faults, output: OutputFormat) -> None:
+def show(
+    out: StandardOutput, conditions: Conditions, measured: Sequence[Measured], faults: Faults, output: OutputFormat
+) -> None:
     """Print the figures. Raises VerificationError, and prints no figure, where a message was not what it should be."""
     if faults.any:
         raise VerificationError(f"{faults} of {conditions.messages} messages in {conditions.topic}")
-    out = StandardOutput()
     if output is OutputFormat.JSON:
         for each in measured:
             given = {name: getattr(conditions, name) for name in Conditions.__slots__}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..options import OutputFormat
+from ..output import StandardOutput
 from ..progress import progress
 from ..session import connected
 from .account import Faults
@@ -58,6 +59,7 @@ class Plan:
 
 def run_produce(plan: Plan, mode: str, output: OutputFormat) -> None:
     """Measure sending."""
+    out = StandardOutput()
     with plan.opened() as (client, topic):
         sending = _sending(plan, client, topic, plan.callers, plan.batch, plan.durability)
         crew = Crew(plan.callers)
@@ -65,11 +67,12 @@ def run_produce(plan: Plan, mode: str, output: OutputFormat) -> None:
             crew.run({"many": sending.many, "send": sending.send, "single": sending.single}[mode], advance)
         faults = _read_back(plan, client, topic, sending)
     measured = Measured("produce", plan.messages, crew.seconds, crew.took_ns)
-    show(plan.conditions(topic, mode, sending.promised), [measured], faults, output)
+    show(out, plan.conditions(topic, mode, sending.promised), [measured], faults, output)
 
 
 def run_consume(plan: Plan, mode: str, output: OutputFormat) -> None:
     """Measure reading."""
+    out = StandardOutput()
     with plan.opened() as (client, topic):
         sending = _sending(plan, client, topic, 1, FILL_BATCH, None)
         with progress(f"producing to {topic.name}", plan.messages) as advance:
@@ -80,11 +83,12 @@ def run_consume(plan: Plan, mode: str, output: OutputFormat) -> None:
             crew.run(reading.messages if mode == "messages" else reading.batches, advance)
         faults = reading.compare(sending.payloads, sending.places)
     measured = Measured("consume", plan.messages * plan.callers, crew.seconds, crew.took_ns)
-    show(plan.conditions(topic, mode, sending.promised), [measured], faults, output)
+    show(out, plan.conditions(topic, mode, sending.promised), [measured], faults, output)
 
 
 def run_latency(plan: Plan, output: OutputFormat) -> None:
     """Measure round trips: to the receipt, and to a follower."""
+    out = StandardOutput()
     with plan.opened() as (client, topic):
         sending = _sending(plan, client, topic, plan.callers, 1, plan.durability)
         follower = Follower(client, topic)
@@ -105,7 +109,7 @@ def run_latency(plan: Plan, output: OutputFormat) -> None:
         Measured("acknowledge", plan.messages, crew.seconds, crew.took_ns),
         Measured("deliver", len(delivered), crew.seconds, delivered),
     ]
-    show(plan.conditions(topic, "single", sending.promised), measured, faults, output)
+    show(out, plan.conditions(topic, "single", sending.promised), measured, faults, output)
 
 
 def _read_back(plan: Plan, client: Client, topic: BenchTopic, sending: Sending) -> Faults:
