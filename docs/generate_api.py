@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
+from generated import write_or_check
+
 import tidelog
 from tidelog import codecs
 
@@ -39,18 +41,6 @@ INSIDE = frozenset({"deadline", "inherited", "open_session"})
 
 NAMED = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
 """The modules in front of a class's name."""
-
-
-def main() -> int:
-    """Write or check."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        is_current = PAGE.exists() and PAGE.read_text() == text
-        if not is_current:
-            print("docs/api.md is out of date: run python docs/generate_api.py", file=sys.stderr)
-        return 0 if is_current else 1
-    PAGE.write_text(text)
-    return 0
 
 
 def page() -> str:
@@ -170,4 +160,4 @@ def description(thing: object) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page()))

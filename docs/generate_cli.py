@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
+from generated import write_or_check
 from typer.main import get_command
 
 from tidelog.__main__ import commands
@@ -51,7 +52,7 @@ where that is a terminal.
 
 | code | meaning |
 | --- | --- |
-| 0 | done; also when whoever read the output stopped reading (`\\| head`) |
+| 0 | done; also when whoever read the output stopped reading (`\\| head`), except of `produce --receipts` before all is sent |
 | 1 | failed, with one line on standard error: `tidelog: UNKNOWN_TOPIC: no topic "ordrs" on localhost:9440; \
 did you mean "orders"?`; [errors.md](errors.md) lists the codes |
 | 2 | wrong usage, with one line on standard error: `tidelog: USAGE: ...` |
@@ -88,18 +89,6 @@ class Command(Protocol):
     help: str | None
     epilog: str | None
     params: Sequence[Parameter]
-
-
-def main() -> int:
-    """Write or check."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        is_current = PAGE.exists() and PAGE.read_text() == text
-        if not is_current:
-            print("docs/cli.md is out of date: run python docs/generate_cli.py", file=sys.stderr)
-        return 0 if is_current else 1
-    PAGE.write_text(text)
-    return 0
 
 
 def page() -> str:
@@ -170,4 +159,4 @@ def examples(epilog: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page()))

@@ -25,7 +25,8 @@ DONE, INTERRUPTED = 0, 130
 
 EXAMPLES = """\b
 Examples:
-  tidelog serve --data-dir /var/lib/tidelog --listen 0.0.0.0:9440
+  tidelog serve --data-dir /var/lib/tidelog
+  tidelog serve --data-dir /var/lib/tidelog --listen 0.0.0.0:9440 --insecure
   tidelog serve --config tidelog.yaml --log-level warning
 """
 
@@ -76,7 +77,13 @@ Listen = Annotated[
         "--listen",
         metavar="HOST:PORT",
         parser=_as_typed(_read_address),
-        help="Port 0 takes a free one [default: 127.0.0.1:9440].",
+        help="Port 0 takes a free one; beyond this machine it needs --insecure [default: 127.0.0.1:9440].",
+    ),
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure", help="Let other machines connect, although nothing is encrypted and nobody is asked who they are."
     ),
 ]
 Http = Annotated[
@@ -112,6 +119,7 @@ def serve(
     config: ConfigFile = None,
     data_dir: DataDir = None,
     listen: Listen = None,
+    insecure: Insecure = False,
     http: Http = None,
     durability: DurabilityWord = None,
     in_memory: InMemory = False,
@@ -131,6 +139,7 @@ def serve(
     flags = [
         ("broker", "data_dir", data_dir),
         ("broker", "listen", listen),
+        ("broker", "insecure", insecure or None),
         ("broker", "drain_timeout", drain_timeout),
         ("log", "durability", durability),
         ("logging", "level", log_level),

@@ -30,7 +30,7 @@ def _beyond_loopback(config: Config) -> str | None:
         return None
     return (
         f"{address} can be reached from other machines, but nothing is encrypted and nobody is asked for "
-        "credentials; set broker.insecure: true if that is meant"
+        "credentials; set broker.insecure: true or give --insecure if that is meant"
     )
 
 

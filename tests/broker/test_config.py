@@ -113,7 +113,7 @@ def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:
         "tls: this version has no such section yet; leave it out",
         "tpoics: unknown section; did you mean topics?",
         "broker.listen: 0.0.0.0:1 can be reached from other machines, but nothing is encrypted and nobody is asked for"
-        " credentials; set broker.insecure: true if that is meant",
+        " credentials; set broker.insecure: true or give --insecure if that is meant",
     ]
 
 

@@ -129,3 +129,23 @@ def test_config_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     file.write_text("log: {retention: soon}\nfoo: {}\n")
     assert main(["config", "check", str(file)]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_config_check_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each problem is an object, then one counts them; standard error says in one line that it failed."""
+    file = tmp_path / "broker.yaml"
+    file.write_text("log: {retention: 30d}\n")
+    assert objects(capsys, "config", "check", str(file)) == [{"what": "summary", "file": str(file), "problems": 0}]
+    file.write_text("log: {retention: soon}\nfoo: {}\n")
+    assert main(["config", "check", str(file), "--output", "json"]) == 1
+    found = capsys.readouterr()
+    assert [json.loads(line) for line in found.out.splitlines()] == [
+        {
+            "what": "problem",
+            "key": "log.retention",
+            "text": "expected a duration such as 250ms, 30s, 5m or 7d, found 'soon'",
+        },
+        {"what": "problem", "key": "foo", "text": "unknown section"},
+        {"what": "summary", "file": str(file), "problems": 2},
+    ]
+    assert found.err == f"tidelog: INVALID_CONFIG: {file}: problems: 2\n"

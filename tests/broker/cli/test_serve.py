@@ -14,6 +14,8 @@ import pytest
 from tests.helpers.broker_process import broker_process
 
 from tidelog.__main__ import main
+from tidelog.broker.cli import serve
+from tidelog.broker.config import Config
 from tidelog.protocol.messages import CreateTopic, Fetch, FetchPosition, Ping, Stats, StatsReply, TopicReply
 
 
@@ -163,7 +165,25 @@ def test_a_wrong_flag_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_listen_address_beyond_this_machine_needs_insecure(capsys: pytest.CaptureFixture[str]) -> None:
     """Nobody opens an unprotected broker to the network by accident."""
     assert main(["serve", "--in-memory", "--listen", "0.0.0.0:0"]) == 1
-    assert "broker.insecure: true" in capsys.readouterr().err
+    assert "set broker.insecure: true or give --insecure" in capsys.readouterr().err
+
+
+def test_insecure_is_a_flag_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--insecure` opens the address that was given, and one that the file gives; without it the file's own word holds."""
+    served: list[bool] = []
+
+    def run(config: Config, *, in_memory: bool) -> int:
+        served.append(config.broker.insecure)
+        return int(not in_memory)
+
+    monkeypatch.setattr(serve, "_run", run)
+    assert main(["serve", "--in-memory", "--listen", "0.0.0.0:0", "--insecure"]) == 0
+    monkeypatch.setenv("TIDELOG_BROKER__LISTEN", "0.0.0.0:0")
+    assert main(["serve", "--in-memory"]) == 1
+    assert main(["serve", "--in-memory", "--insecure"]) == 0
+    monkeypatch.setenv("TIDELOG_BROKER__INSECURE", "true")
+    assert main(["serve", "--in-memory"]) == 0
+    assert served == [True, True, True]
 
 
 def test_a_data_dir_that_cannot_be_made_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
