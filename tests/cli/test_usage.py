@@ -1,4 +1,4 @@
-"""Wrong usage: exactly one clear line on standard error and exit code 2, for every command and every flag."""
+"""Wrong usage (case 20 for priorities): exactly one clear line on standard error and exit code 2, for every command and every flag."""
 
 from __future__ import annotations
 

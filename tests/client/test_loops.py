@@ -1,4 +1,4 @@
-"""Cancelled tasks, event loops that end, and loops that a client did not begin in, before a real broker."""
+"""Cancelled tasks, loops that end, and loops that a client did not begin in, before a real broker (cases 30, 49)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def values(client: AsyncClient, topic: str) -> list[bytes | None]:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_thousand_cancelled_produces(broker: BrokerProcess, loop: str) -> None:
-    """Each is stored once or not at all, an answered one where its receipt says; the client goes on over its connection."""
+    """Case 30: each is stored once or not at all, an answered one where its receipt says; the connection serves on."""
     topic, chance = f"cancelled-{loop}", random.Random(30)
 
     async def body() -> None:
@@ -82,7 +82,7 @@ def test_a_thousand_cancelled_produces(broker: BrokerProcess, loop: str) -> None
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_cancelled_lists_and_exits(broker: BrokerProcess, loop: str) -> None:
-    """A `produce_many` that is cancelled leaves a prefix of its list; a cancelled `async with` closes; nothing hangs."""
+    """Case 30: a cancelled `produce_many` leaves a prefix of its list, a cancelled `async with` closes; none hangs."""
     topic = f"exits-{loop}"
     many = [b"%d" % at + b"x" * 50_000 for at in range(60)]
 
@@ -111,7 +111,7 @@ def test_cancelled_lists_and_exits(broker: BrokerProcess, loop: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:coroutine '_readable_or_writable:RuntimeWarning")  # anyio's, of a task not begun
 def test_all_tasks_but_one_cancelled(broker: BrokerProcess) -> None:
-    """As a test framework does: no task of the client's own outlives a call, so none is lost, and everything goes on."""
+    """Case 49: no task of the client's own outlives a call, so none is lost when all are, and everything goes on."""
 
     async def body() -> None:
         async with AsyncClient(broker.url) as client, client.consumer("all-tasks", wait_for_topic=True) as consumer:
@@ -142,7 +142,7 @@ def test_all_tasks_but_one_cancelled(broker: BrokerProcess) -> None:
 
 
 def test_a_nursery_cancelled(broker: BrokerProcess) -> None:
-    """The nursery that a client's calls run in is cancelled; the client is used in the next one."""
+    """Case 49: the nursery that a client's calls run in is cancelled; the client is used in the next one."""
 
     async def body() -> None:
         async with AsyncClient(broker.url) as client, client.consumer("nursery", wait_for_topic=True) as consumer:
@@ -162,7 +162,7 @@ def test_a_nursery_cancelled(broker: BrokerProcess) -> None:
 
 
 def test_a_client_made_at_the_module_and_a_loop_for_each_test(broker: BrokerProcess) -> None:
-    """pytest gives each test a loop: the client opens a connection in each, whatever the last one left behind."""
+    """Case 49: with a loop for each test the client opens a connection in each, whatever the last one left."""
     client = AsyncClient(broker.url)
     with nothing_logged("asyncio"):
         for at in range(4):
@@ -178,8 +178,8 @@ async def _produce(client: AsyncClient, value: bytes) -> int | None:
 
 
 def test_a_loop_that_was_closed_in_the_middle_of_calls(broker: BrokerProcess) -> None:
-    """Calls and a consumer that wait in a loop that is closed under them: the client goes on in the next, the consumer
-    says at once that it cannot, and both can be closed."""
+    """Case 49: calls and a consumer that wait in a loop that is closed under them: the client goes on in the next, the
+    consumer says at once that it cannot, and both can be closed."""
     with Proxy(*broker.address) as proxy:
         client = AsyncClient(proxy.url)
         consumer = client.consumer("closed-loop", wait_for_topic=True)
@@ -215,7 +215,7 @@ def test_a_loop_that_was_closed_in_the_middle_of_calls(broker: BrokerProcess) ->
 
 
 def test_two_loops_at_once(broker: BrokerProcess) -> None:
-    """While a call waits in one thread's loop another thread's loop is refused at once, and the first is not disturbed."""
+    """Case 49: while a call waits in one thread's loop, another's is refused at once, and the first is not disturbed."""
     with Proxy(*broker.address) as proxy:
         client = AsyncClient(proxy.url)
         rule = proxy.hold(Api.PING, replies=True)
@@ -234,7 +234,7 @@ def test_two_loops_at_once(broker: BrokerProcess) -> None:
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_close_while_calls_wait(broker: BrokerProcess, loop: str) -> None:
-    """Every call that waits ends: with ClosedError where nothing was sent, else with its outcome unknown."""
+    """Case 49: every call that waits ends: with ClosedError where nothing was sent, else with its outcome unknown."""
     topic = f"close-{loop}"
 
     async def body() -> None:
@@ -267,7 +267,7 @@ def test_close_while_calls_wait(broker: BrokerProcess, loop: str) -> None:
 
 
 def test_the_blocking_client_in_a_running_loop_and_its_threads(broker: BrokerProcess) -> None:
-    """Called in a coroutine it blocks that loop; from the loop's worker threads it does not, and they share it."""
+    """Case 49: called in a coroutine it blocks that loop; from its worker threads it does not, and they share it."""
 
     async def body() -> None:
         with Client(broker.url) as client:

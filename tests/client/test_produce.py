@@ -126,7 +126,7 @@ async def test_every_bytes_like_object_is_sent_as_its_bytes(world: World) -> Non
 
 @everywhere
 async def test_priorities_out_of_range_are_refused(world: World) -> None:
-    """Nothing is clamped or rounded: whole numbers from 0 to 9 or an error."""
+    """Case 20: nothing is clamped or rounded: whole numbers from 0 to 9 or an error, for a call and for a row."""
     async with world.client() as client:
         for priority in (10, -1, 50):
             with pytest.raises(ValueError, match="expected 0 to 9"):
@@ -138,6 +138,8 @@ async def test_priorities_out_of_range_are_refused(world: World) -> None:
                 await client.produce("t", b"", priority=wrong)
             with pytest.raises(TypeError, match="from 0 to 9"):
                 await client.produce_many("t", [b""], priority=wrong)
+            with pytest.raises(TypeError, match="from 0 to 9"):
+                await client.produce_many("t", [b"", b""], priority=[4, wrong])
         await client.produce("t", b"", priority=Priority.CRITICAL)
         assert (await client.get("t/0@0")).priority == 9
 

@@ -15,6 +15,7 @@ from tidelog import (
     ConcurrentUseError,
     DeliveryReport,
     InvalidRequestError,
+    InvalidTopicError,
     MessageTooLargeError,
     UnknownTopicError,
 )
@@ -212,27 +213,28 @@ async def test_flush_in_on_delivery_is_refused(world: World) -> None:
 
 @everywhere
 async def test_what_may_not_be_sent_is_refused_by_send(world: World) -> None:
-    """A wrong message raises where it is sent, and takes nothing else with it."""
+    """A wrong message raises where it is sent, and takes nothing else with it (case 20 for the priority)."""
     world.broker.store.create("default/t", 3, {"max_message_bytes": 100})
     async with world.client() as client, client.producer() as producer:
         await producer.send("t", b"first")
         for kind, match, wrong in (
             (TypeError, "codec=", {"value": 1}),
             (TypeError, "codec=", {"value": b"", "key": 1.5}),
-            (TypeError, "from 0 to 9", {"value": b"", "priority": True}),
-            (ValueError, "expected 0 to 9", {"value": b"", "priority": 10}),
+            *((TypeError, "from 0 to 9", {"value": b"", "priority": wrong}) for wrong in (True, 4.5, "9", None)),
+            *((ValueError, "expected 0 to 9", {"value": b"", "priority": wrong}) for wrong in (10, -1, 50)),
             (ValueError, "expected 0 to 2", {"value": b"", "partition": 3}),
             (ValueError, r"replace\(tzinfo", {"value": b"", "timestamp": datetime(2025, 1, 1)}),
             (InvalidRequestError, "the broker's own", {"value": b"", "headers": {"tidelog.x": "1"}}),
             (MessageTooLargeError, "found one of 101", {"value": b"x" * 101}),
             (MessageTooLargeError, "found one of 101", {"value": b"x" * 60, "key": b"x" * 41}),
             (ValueError, "at least one byte", {"value": b"", "dedup_id": ""}),
-            (UnicodeEncodeError, "surrogates", {"value": "\ud800"}),
+            (ValueError, "value: expected text that UTF-8 can hold", {"value": "\ud800"}),
+            (ValueError, "key: expected text that UTF-8 can hold", {"value": b"", "key": "\ud800"}),
         ):
             with pytest.raises(kind, match=match):
                 await producer.send("t", **wrong)
-        for name in ("", "a/b/c", ".."):
-            with pytest.raises(Exception, match="expected a topic name"):
+        for name in ("", "a/b/c", "..", [], 5):
+            with pytest.raises(InvalidTopicError, match="expected a topic name"):
                 await producer.send(name, b"")
         await producer.send("t", b"last")
     stored = [value for partition in range(3) for value in world.broker.store.values("t", partition)]

@@ -148,9 +148,10 @@ async def test_a_refusal_that_lasts_is_the_reason_in_the_end(world: World) -> No
             with pytest.raises(DeliveryError) as caught:
                 await producer.close()
     (failed,) = caught.value.failed
+    assert rule.fired == 1
     assert (type(failed.error), failed.error.details["stored"]) == (OverloadedError, False)
-
     assert str(failed.error) == "not delivered within 1 s: busy"
+
 
 @everywhere
 async def test_flush_that_times_out_loses_nothing(world: World) -> None:
@@ -317,7 +318,7 @@ async def test_many_senders_keep_their_own_order(world: World) -> None:
 
 @in_loops
 async def test_cancelled_sends_and_flushes_lose_and_repeat_nothing(world: World) -> None:
-    """1,000 sends and flushes are cancelled anywhere: what send took is stored once, in order, and it goes on."""
+    """Case 30: of 1,000 cancelled sends and flushes, what send took is stored once, in order, and it goes on."""
     import anyio
 
     taken: list[bytes] = []
@@ -337,7 +338,7 @@ async def test_cancelled_sends_and_flushes_lose_and_repeat_nothing(world: World)
 
 @in_loops
 async def test_leaving_by_a_cancellation_delivers_first(world: World) -> None:
-    """A cancelled block flushes what it took, for a moment, and is cancelled then."""
+    """Case 30: a cancelled block flushes what it took, for a moment, and is cancelled then."""
     import anyio
 
     async with world.client() as client:

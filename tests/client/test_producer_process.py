@@ -166,7 +166,7 @@ print("ends")
 
 
 def test_cancelling_every_task_of_asyncio_does_not_hang_the_producer() -> None:
-    """The background is cancelled with the others; the next message makes another, and nothing is lost."""
+    """Case 49: the background is cancelled with the others; the next message makes another, and nothing is lost."""
 
     async def body(broker: FakeBroker) -> None:
         async with AsyncClient(broker.url) as client:

@@ -174,7 +174,7 @@ async def test_abandoned_calls_do_not_confuse_later_ones(world: World) -> None:
 
 @in_loops
 async def test_a_thousand_cancelled_calls(world: World) -> None:
-    """Each cancelled message is stored once or not at all, no later call gets a stranger's answer, nothing hangs."""
+    """Case 30: each message is stored once or not at all, no later call gets a stranger's answer, nothing hangs."""
     logged: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
@@ -223,7 +223,7 @@ async def test_cancelling_one_of_many_disturbs_no_other(world: World) -> None:
 
 @in_loops
 async def test_everything_cancelled_at_once(world: World) -> None:
-    """After every task of the client was cancelled it has lost nothing: there is no background task to lose."""
+    """Case 49: after all tasks of the client were cancelled it has lost nothing: it has no task of its own."""
     client = world.client()
     await client.produce("t", b"0")
     rule = world.broker.when(Api.PING, Fault.HANG, times=10)
