@@ -36,11 +36,6 @@ class Timer:
     def __lt__(self, other: Timer) -> bool:
         return (self.due_us, self._order) < (other.due_us, other._order)
 
-    @property
-    def is_live(self) -> bool:
-        """Whether it was neither cancelled nor pulled."""
-        return self.action is not None
-
 
 class Timers:
     """All deadlines of one broker."""

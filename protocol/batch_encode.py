@@ -71,14 +71,9 @@ def encode_batch(
     if count:
         if routing is not None:
             _add_routing(routed, routing, count)
-        if timestamps_us is not None and lowest != highest:
-            payload.add_array(Attributes.TIMESTAMPS, np.asarray(timestamps_us, dtype="<i8"))
-        if keys is not None and _has_entry(keys):
-            payload.flags |= Attributes.KEYS
-            payload.add_binary(keys, Attributes.KEY_NULLS, key_sizes)
-        payload.add_binary(values, Attributes.VALUE_NULLS, value_sizes)
-        if headers is not None:
-            _add_headers(payload, headers)
+        _add_records(
+            payload, values, keys, headers, None if lowest == highest else timestamps_us, value_sizes, key_sizes
+        )
     head = BatchHeader(
         record_count=count,
         attributes=routed.flags | payload.flags | flags | (Attributes.CONTROL if control else 0),
@@ -91,6 +86,25 @@ def encode_batch(
         payload_length=payload.size,
     )
     return _assemble(head, routed, payload, codec)
+
+
+def _add_records(
+    payload: _Columns,
+    values: Entries,
+    keys: Entries | None,
+    headers: Sequence[Sequence[Header]] | None,
+    timestamps_us: Times | None,
+    value_sizes: Sizes | None,
+    key_sizes: Sizes | None,
+) -> None:
+    if timestamps_us is not None:
+        payload.add_array(Attributes.TIMESTAMPS, np.asarray(timestamps_us, dtype="<i8"))
+    if keys is not None and _has_entry(keys):
+        payload.flags |= Attributes.KEYS
+        payload.add_binary(keys, Attributes.KEY_NULLS, key_sizes)
+    payload.add_binary(values, Attributes.VALUE_NULLS, value_sizes)
+    if headers is not None:
+        _add_headers(payload, headers)
 
 
 def _assemble(head: BatchHeader, routed: _Columns, payload: _Columns, codec: Codec) -> bytearray:

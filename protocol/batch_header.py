@@ -154,21 +154,6 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
         """Whether the batch belongs to a numbered producer session."""
         return self.producer_id != 0
 
-    @property
-    def has_timestamps(self) -> bool:
-        """Whether the records have timestamps of their own; otherwise all have `min_timestamp_us`."""
-        return bool(self.attributes & Attributes.TIMESTAMPS)
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether any record may have a key."""
-        return bool(self.attributes & Attributes.KEYS)
-
-    @property
-    def has_headers(self) -> bool:
-        """Whether any record may have headers."""
-        return bool(self.attributes & Attributes.HEADERS)
-
 
 def pack_header(header: BatchHeader, batch_length: int, attributes: int) -> bytes:
     """Return the header as a producer writes it: checksum, the leader's and the local fields are zero."""

@@ -49,11 +49,6 @@ class SnapshotSchedule:
         return f"<SnapshotSchedule {self.kept}{' due' if self.is_due else ''}>"
 
     @property
-    def has_fold(self) -> bool:
-        """Whether the log has a state that segments must not be removed before."""
-        return self._fold is not None
-
-    @property
     def waits(self) -> bool:
         """Whether one is due but for the time since the last."""
         return self._taken is None and self._is_due_by_bytes

@@ -98,8 +98,9 @@ def test_one_time_for_all_takes_no_column():
     alike = batch.encode_batch([b"a", b"b"], timestamps_us=[7, 7])
     assert alike == batch.encode_batch([b"a", b"b"], timestamp_us=7)
     assert batch.decode_batch(alike).timestamps_us.tolist() == [7, 7]
-    assert not batch.BatchHeader.read(alike).has_timestamps
-    assert batch.BatchHeader.read(batch.encode_batch([b"a", b"b"], timestamps_us=[7, 8])).has_timestamps
+    assert not batch.BatchHeader.read(alike).attributes & batch.Attributes.TIMESTAMPS
+    different = batch.encode_batch([b"a", b"b"], timestamps_us=[7, 8])
+    assert batch.BatchHeader.read(different).attributes & batch.Attributes.TIMESTAMPS
 
 
 def test_absent_keys_and_headers_take_no_column():
