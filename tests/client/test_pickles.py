@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from copy import deepcopy
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,15 @@ from tidelog.client.core.bounds import By, Moment
 from tidelog.protocol import errors
 
 CONTEXTS = ["fork", "spawn", "forkserver"]
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _children_find_this_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that is not forked imports this module by its name, from where the parent's path says; a `pytest` that
+    is a program of its own has not the project's root on it."""
+    monkeypatch.syspath_prepend(str(ROOT))
 
 
 def all_errors(kind: type[TidelogError] = TidelogError) -> list[type[TidelogError]]:
