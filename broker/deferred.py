@@ -17,7 +17,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 
 from ..protocol.errors import TidelogError
 from ..protocol.messages import Message
-from .errors import kept
+from .errors import anew, kept
 from .storage.files import Buffer
 from .storage.reader import FileSlice
 
@@ -76,7 +76,7 @@ class Deferred(Generic[T]):
     def result(self) -> T:
         """Return the value. Raises the error of a failed one; asking before it is resolved is a bug."""
         if self._error is not None:
-            raise self._error
+            raise anew(self._error)
         assert self.state is State.RESOLVED, f"result of a deferred that is {self.state.value}"
         return cast("T", self._value)
 

@@ -6,13 +6,28 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.raw_peer import RawClient
 
 from tidelog.broker.storage.files import DiskFiles
 from tidelog.broker.storage.log import Log
 from tidelog.broker.storage.settings import LogSettings
+from tidelog.protocol.batch import encode_batch
+from tidelog.protocol.messages import (
+    CreateTopic,
+    DeleteTopic,
+    ErrorInfo,
+    Fetch,
+    FetchPosition,
+    FetchReply,
+    Produce,
+    ProduceReply,
+    TopicReply,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,14 +75,23 @@ def run(script: str, folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@contextmanager
+def mounted(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a tmpfs there until the block is left."""
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True)
+    if done.returncode:
+        pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
 @pytest.fixture
 def tmpfs(tmp_path: Path) -> Iterator[Path]:
     """A tmpfs of 4 MiB."""
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"a tmpfs cannot be mounted here: {mounted.stderr.decode().strip()}")
-    yield tmp_path
-    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
+    with mounted(tmp_path, "4m") as folder:
+        yield folder
 
 
 def test_a_log_is_recovered_on_a_full_tmpfs(tmpfs: Path) -> None:
@@ -79,3 +103,49 @@ def test_a_log_is_recovered_on_a_full_tmpfs(tmpfs: Path) -> None:
     assert run(OPEN, tmpfs) == (0, "DISK_FULL\n")
     filler.unlink()
     assert run(OPEN, tmpfs)[0] == 0
+
+
+def create(client: RawClient, name: str) -> int:
+    """Make a topic of one partition and return its id."""
+    reply = client.ask(CreateTopic(name, partitions=1)).message
+    assert isinstance(reply, TopicReply)
+    return reply.topic.id
+
+
+def produce(client: RawClient, topic_id: int) -> ErrorInfo | None:
+    """Store 50 kB; returns why not."""
+    reply = client.ask(Produce(topic_id, 0), encode_batch([bytes(50_000)], timestamp_us=7)).message
+    assert isinstance(reply, ProduceReply)
+    return reply.results[0].error
+
+
+def removed_but_open(broker: BrokerProcess, folder: Path) -> list[str]:
+    """Files below a folder that are removed and that the process keeps open."""
+    links = [str(link.readlink()) for link in Path(f"/proc/{broker.process.pid}/fd").iterdir()]
+    return [name for name in links if name.startswith(str(folder)) and name.endswith("(deleted)")]
+
+
+def test_a_deleted_topic_gives_its_space_back(tmp_path: Path) -> None:
+    """On a disk that one topic filled, others can be stored as soon as its deletion is answered."""
+    with mounted(tmp_path, "12m") as folder, BrokerProcess(folder / "data", log=folder / "log") as broker:
+        client, reader = RawClient(broker.address), RawClient(broker.address)
+        client.greet()
+        reader.greet()
+        for round_number in range(3):
+            topic_id = create(client, f"default/t{round_number}")
+            reader.send(Fetch([FetchPosition(topic_id, 0, 0)], max_wait_us=30_000_000))
+            assert produce(client, topic_id) is None
+            fetched = reader.reply().message
+            assert isinstance(fetched, FetchReply)
+            assert fetched.results[0].bulk_bytes > 50_000
+            stored = 1
+            while (error := produce(client, topic_id)) is None:
+                stored += 1
+            assert (error.error().code, stored > 150) == ("DISK_FULL", True)
+            assert produce(client, topic_id) is not None
+            assert client.ask(DeleteTopic(f"default/t{round_number}")).error is None
+            assert removed_but_open(broker, folder) == []
+            free = os.statvfs(folder)
+            assert free.f_bavail * free.f_frsize > 8 << 20
+        client.close()
+        reader.close()
