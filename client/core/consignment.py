@@ -17,11 +17,13 @@ from ...protocol.columns import DEDUP_ID
 from ...protocol.dedup_id import NO_DEDUP_ID
 from ...protocol.errors import Detail, FailedMessage, SentRecord, TidelogError, UnknownTopicIdError
 from ...protocol.messages import BatchResult
+from .blame import shares
 from .cutting import DedupIds, Int64s, Table, cut
 from .directory import TopicEntry
 from .grouping import Chosen, groups, spread
 from .parcel import Delivery, Parcel
 from .partitioner import NO_PARTITION, StickyPartitioner
+from .record import record_bytes
 from .rows import Extras, Messages
 from .times import from_us
 
@@ -43,6 +45,10 @@ class Owner(Protocol):
 
     def give_back(self, consignment: Consignment) -> None:
         """A batch was refused because its topic has no such id any more."""
+        ...
+
+    def follow(self, old: Consignment, fresh: list[Consignment]) -> None:
+        """Others are in a batch's place from here on."""
         ...
 
     def stir(self) -> None:
@@ -73,6 +79,7 @@ class Consignment(Parcel):
         "messages",
         "number",
         "owner",
+        "pieces",
         "promised",
         "reroutes",
         "result",
@@ -103,6 +110,8 @@ class Consignment(Parcel):
         self.promised = 0
         self.error: TidelogError | None = None
         self.is_settled = self.is_counted = self.is_reported = False
+        self.pieces: list[Consignment] | None = None
+        """What is in its place, where it was refused for some of its messages."""
         self.deliveries.append(_Delivery(self))
 
     def __repr__(self) -> str:
@@ -127,6 +136,43 @@ class Consignment(Parcel):
             return
         self.error = type(error)(error.message, **{**error.details, **details})
         self.owner.settle(self)
+
+    def split(self, error: TidelogError) -> bool:
+        """What it was refused for is a batch of its own, which fails; the others are too, and go on."""
+        found = None if self.is_settled else shares(error, self._sizes())
+        if found is None:
+            return False
+        others = [self._part(rows) for rows in found.others]
+        guilty = [self._part(found.guilty)] if found.guilty else []
+        self.pieces = [*others, *guilty]
+        self.parts = [*others]
+        self.owner.follow(self, self.pieces)
+        for each in guilty:
+            each.refused(error, stored=False)
+        return True
+
+    def _sizes(self) -> list[int]:
+        messages = self.messages
+        keys = messages.keys or [None] * len(self)
+        pairs = [[] if each is None else each.pairs for each in messages.extras or [None] * len(self)]
+        return [record_bytes(*each) for each in zip(messages.values, keys, pairs, strict=True)]
+
+    def _part(self, rows: list[int]) -> Consignment:
+        messages = self.messages.take(np.array(rows, dtype=np.int64))
+        table = _table(messages, self.timestamp_us)
+        part = Consignment(
+            self.owner,
+            self.topic,
+            messages,
+            table,
+            table.size(),
+            partition=self.partition,
+            priority=self.priority,
+            began_us=self.timestamp_us,
+            deadline=self.deadline,
+        )
+        part.order, part.reroutes = self.order, self.reroutes
+        return part
 
     def failures(self, most: int) -> list[FailedMessage]:
         """Return its messages, `most` of them at most, and why they are not delivered."""

@@ -242,6 +242,8 @@ class Buffer:
                 began_us=batch.timestamp_us,
                 deadline=batch.deadline,
             )
+            for each in fresh:
+                each.reroutes = batch.reroutes + 1
             self.ledger.follow(batch, fresh)
             for each in fresh:
                 self._outbox.submit_once(each.topic.id, each)

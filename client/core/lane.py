@@ -126,6 +126,10 @@ class Lane:
         """Whether nothing is on its way."""
         return not (self.unsent or self._in_flight or self._returned)
 
+    def has_waiting(self, parcel: Parcel) -> bool:
+        """Whether a parcel is to be sent, now or when all answers are in."""
+        return parcel in self.unsent or parcel in self._returned
+
     def next_parcel(self, now: float) -> Parcel | None:
         """Return the parcel to send now, if any, dropping new ones that nobody waits for."""
         while self.unsent and self.unsent[0].encoded is None and not self.unsent[0].still_wanted():
@@ -176,7 +180,9 @@ class Lane:
             verdict is Verdict.REPEAT and not was_sent_before
         )
         self._refusals.append(_Refusal(parcel.identity, parcel.sequence, verdict, is_proof))
-        if verdict is Verdict.FAILED:
+        if verdict is Verdict.FAILED and parcel.split(error):
+            self._returned += parcel.parts or []
+        elif verdict is Verdict.FAILED:
             parcel.refused(error, stored=False)
         elif verdict is Verdict.UNSURE:
             parcel.refused(error)
@@ -202,7 +208,11 @@ class Lane:
         it goes out too, so that the sequence is whole. Also sets right what an exception in the middle of another
         method left: each moves a parcel by adding it to where it goes before taking it from where it was.
         """
-        unanswered = {id(parcel): parcel for parcel in [*self._in_flight, *self._returned]}
+        unanswered = {
+            id(part): part
+            for parcel in [*self._in_flight, *self._returned]
+            for part in ([parcel] if parcel.parts is None else parcel.parts)
+        }
         behind = [parcel for parcel in self.unsent if id(parcel) not in unanswered]
         in_order = sorted(unanswered.values(), key=lambda parcel: parcel.order)
         while in_order and not in_order[-1].still_wanted():
@@ -220,7 +230,8 @@ class Lane:
         """Once all answers are in after a refusal, put back in order what may go on."""
         if self._in_flight or self.state is LaneState.OPEN:
             return
-        self.unsent.extendleft(sorted(self._returned, key=lambda parcel: parcel.order, reverse=True))
+        in_order = sorted(self._returned, key=lambda parcel: parcel.order)  # parts of one batch have the same
+        self.unsent.extendleft(reversed(in_order))
         self._returned = []
         if any(refusal.verdict is Verdict.REPEAT for refusal in self._refusals):
             self.not_before = now + self._backoff.pause(chance)

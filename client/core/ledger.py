@@ -95,16 +95,16 @@ class Ledger:
         self.stir()
 
     def follow(self, old: Consignment, fresh: list[Consignment]) -> None:
-        """Enter in a batch's place what becomes of it under its topic's new id."""
+        """Enter in a batch's place what becomes of it: under its topic's new id, or without what it was refused for."""
         for each in fresh:
-            each.reroutes, each.number = old.reroutes + 1, old.number
+            each.number = old.number
             self.take(each)
         for mark in self._marks:
             if mark.number is not None and mark.number >= old.number:
                 mark.left += len(fresh)
         self.returned.pop(old, None)
         if not old.is_settled:
-            old.is_settled = True
+            old.is_settled = old.is_counted = old.is_reported = True
             self.bytes -= old.size
             self.close(old)
 
@@ -184,6 +184,9 @@ class Ledger:
     def recount(self) -> None:
         """Set right what an interruption may have left half done."""
         self.is_in_doubt = False
+        for each in [*self.open]:
+            if each.pieces and not each.is_settled:
+                self.follow(each, each.pieces)
         self.bytes = sum(each.size for each in self.open if not each.is_settled)
         entered = {each for _, _, each in self._deadlines}
         reporting = set(self.to_report)

@@ -62,7 +62,7 @@ class Outbox:
     def submit_once(self, topic_id: int, parcel: Parcel) -> None:
         """Take a whole batch, unless it is here already: for a caller that was interrupted and does not know."""
         lane = self._lane(topic_id, parcel.partition)
-        if parcel.encoded is None and parcel not in lane.unsent:
+        if parcel.encoded is None and not lane.has_waiting(parcel):
             self._submit(lane, parcel)
 
     def withdraw(self, delivery: Delivery) -> bool:

@@ -18,6 +18,7 @@ from ...protocol.dedup_id import NO_DEDUP_ID
 from ...protocol.errors import Detail, TidelogError
 from ...protocol.messages import BatchResult
 from ..headers import Pair
+from .blame import shares
 from .columns import Chunk
 from .cutting import RECORD_OVERHEAD_BYTES, TARGET_BYTES, as_list
 from .record import Objects, Record
@@ -80,6 +81,7 @@ class Parcel:
         "keys",
         "order",
         "partition",
+        "parts",
         "priority",
         "refusal",
         "sends",
@@ -117,6 +119,8 @@ class Parcel:
         self.encoded: bytearray | None = None
         self.refusal: TidelogError | None = None
         """What its lane pauses for, or did last: the reason if it never gets through."""
+        self.parts: list[Parcel] | None = None
+        """What goes on in its place, where it was refused for some of its records."""
 
     def still_wanted(self) -> bool:
         """Return whether a caller waits for it. One that follows a refused parcel of its own call is refused here, if
@@ -151,6 +155,11 @@ class Parcel:
         """The broker does not have it: it is numbered again, as if it had never been sent."""
         self.encoded, self.identity, self.sequence, self.sends = None, None, -1, 0
 
+    def split(self, error: TidelogError) -> bool:
+        """It is refused and not stored: return whether that is for some of its records only, which are told, while
+        the others go on as `parts`."""
+        return False
+
     def answered(self, result: BatchResult, durability: int) -> None:
         """It is stored: everybody is done. Whoever sends, rings for them, once there is nothing more urgent to do."""
         for delivery in self.deliveries:
@@ -161,9 +170,7 @@ class Parcel:
         """Tell everybody why it is not stored, or why that is not known."""
         if self.group is not None and self.group.error is None:
             self.group.error = error
-        for delivery in self.deliveries:
-            delivery.error = type(error)(error.message, **{**error.details, **details})
-            delivery.finish()
+        _tell(self.deliveries, error, **details)
 
 
 class JoinedParcel(Parcel):
@@ -207,6 +214,27 @@ class JoinedParcel(Parcel):
         super().make_new()
         self.deliveries = [delivery for delivery in self.deliveries if not delivery.is_abandoned]
 
+    def split(self, error: TidelogError) -> bool:
+        """One caller's record is not to fail another's."""
+        staying = [delivery for delivery in self.deliveries if not delivery.is_abandoned]
+        found = shares(error, [delivery.record.size for delivery in staying if delivery.record is not None])
+        if found is None:
+            return False
+        self.parts = [self._part([staying[row] for row in rows]) for rows in found.others]
+        _tell([staying[row] for row in found.guilty], error, stored=False)
+        return True
+
+    def _part(self, deliveries: list[Delivery]) -> JoinedParcel:
+        first = deliveries[0].record
+        assert first is not None
+        part = JoinedParcel(self.partition, first, self.durability, self.deadline)
+        part.order = self.order
+        part.size = TARGET_BYTES + 1  # nobody joins it, so that it only ever becomes smaller
+        part.deliveries = deliveries
+        for delivery in deliveries:
+            delivery.parcel = part
+        return part
+
     def encode(self, identity: Identity, sequence: int) -> bytearray:
         """Return the batch under a sequence number, and keep it for repeats."""
         records: list[Record] = []
@@ -222,6 +250,12 @@ class JoinedParcel(Parcel):
         self.timestamps_us = [record.timestamp_us for record in records] if self.has_own_times else None
         self.dedup_ids = _dedup_ids(records)
         return super().encode(identity, sequence)
+
+
+def _tell(deliveries: Sequence[Delivery], error: TidelogError, **details: Detail) -> None:
+    for delivery in deliveries:
+        delivery.error = type(error)(error.message, **{**error.details, **details})
+        delivery.finish()
 
 
 def parcel_of(chunk: Chunk, durability: int, timestamp_us: int, deadline: float, group: Group) -> Parcel:

@@ -10,6 +10,7 @@ from tidelog.protocol.batch import BatchHeader, check_from_producer, decode_batc
 from tidelog.protocol.errors import (
     CorruptError,
     InvalidTopicError,
+    MessageTooLargeError,
     NotFoundError,
     OffsetOutOfRangeError,
     SequenceGapError,
@@ -22,6 +23,7 @@ from tidelog.protocol.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
+from tidelog.protocol.limits import MAX_MESSAGE_BYTES
 from tidelog.protocol.messages import (
     AlterTopic,
     BatchResult,
@@ -254,9 +256,11 @@ class FakeStore:
     def _data(self, message: Fetch | Produce | Get, bulk: memoryview) -> Reply:
         if isinstance(message, Produce):
             partition = self._partition(message.topic_id, message.partition)
-            return Reply(
-                ProduceReply(self.version, message.durability or 3, [self._append(partition, bytearray(bulk))])
+            limit = next(
+                each.settings.get("max_message_bytes") for each in self.topics.values() if each.id == message.topic_id
             )
+            result = self._append(partition, bytearray(bulk), MAX_MESSAGE_BYTES if limit is None else int(limit))
+            return Reply(ProduceReply(self.version, message.durability or 3, [result]))
         if isinstance(message, Get):
             topic = self._known(message.topic)
             for batch in topic.partitions[message.partition].batches:
@@ -266,8 +270,11 @@ class FakeStore:
             raise NotFoundError(f"no message {message.topic}/{message.partition}@{message.offset}")
         return self._fetch(message)
 
-    def _append(self, partition: FakePartition, batch: bytearray) -> BatchResult:
-        header = check_from_producer(batch)
+    def _append(self, partition: FakePartition, batch: bytearray, limit: int) -> BatchResult:
+        try:
+            header = check_from_producer(batch, max_message_bytes=limit)
+        except MessageTooLargeError as error:
+            return BatchResult(-1, 0, 0, error=ErrorInfo.of(error))
         if partition.end == self.forgets_at:
             partition.producers.clear()
             self.forgets_at = None

@@ -91,6 +91,7 @@ async def test_a_larger_limit_is_used_when_it_is_known_of(world: World) -> None:
         await client.topics.set("t", max_message_bytes=20)
         await flushed(producer, range(1, 2))
         await producer.send("t", b"eleven byte")
+        await producer.flush()
         await client.topics.set("t", max_message_bytes=5)
         for at in range(3, 5):
             await flushed(producer, range(at, at + 1))
