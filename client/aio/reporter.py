@@ -63,7 +63,9 @@ class Reporter:
         batch.is_reported = True
         try:
             await runtime.notify(on_delivery, DeliveryReport(batch))
-        except Exception:
+        except BaseException as error:
+            if not isinstance(error, Exception) and runtime.is_interruptible():
+                raise  # it may not be the function's own: Ctrl-C, a signal's handler, a cancellation
             log.exception("on_delivery raised for %r", batch)
         finally:
             self._owner.reported(batch)

@@ -212,6 +212,11 @@ async def notify(callback: Callable[[Item], object], subject: Item) -> None:
         await cast("Awaitable[object]", result)
 
 
+def is_interruptible() -> bool:
+    """Whether a signal or a cancellation can strike the caller: in an event loop always."""
+    return True
+
+
 def shield() -> AbstractContextManager[object]:
     """Hold off cancellation for a while."""
     return anyio.CancelScope(shield=True)

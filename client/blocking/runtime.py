@@ -201,6 +201,11 @@ def notify(callback: Callable[[Item], object], subject: Item) -> None:
     callback(subject)
 
 
+def is_interruptible() -> bool:
+    """Whether a signal can strike the caller: Python's handlers run in the main thread alone."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def shield() -> AbstractContextManager[object]:
     """Threads are not cancelled."""
     return nullcontext()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import threading
 import warnings
 
 import pytest
 
-from tests.client.flavours import World, everywhere
-from tidelog import ClosedError
+from tests.client.fake_broker import FakeBroker
+from tests.client.flavours import World, eventually, everywhere
+from tidelog import Client, ClosedError
 
 
 @everywhere
@@ -77,3 +79,25 @@ async def test_a_dropped_producer_warns(world: World) -> None:
             del producer
             await world.eventually(lambda: bool(world.broker.store.topics) and len(world.broker.store.values("t")) == 1)
         assert [each.category for each in caught if "was not closed" in str(each.message)] == [ResourceWarning]
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit], ids=lambda kind: kind.__name__)
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_on_delivery_cannot_end_the_background_thread(
+    raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    """No signal strikes there, so what looks like one is the function's own error: logged, and the producer goes on."""
+    threads: list[threading.Thread] = []
+
+    def report(_: object) -> None:
+        threads.append(threading.current_thread())
+        if len(threads) == 1:
+            raise raised
+
+    with FakeBroker() as broker, Client(broker.url) as client, client.producer(on_delivery=report) as producer:
+        for at in range(2):
+            producer.send("t", b"%d" % at)
+            eventually(lambda sent=at + 1: len(threads) == sent)
+    assert [thread.name for thread in threads] == ["tidelog-producer"] * 2
+    assert threads[0] is threads[1]
+    assert [line.message.split(" for ")[0] for line in caplog.records] == ["on_delivery raised"]
