@@ -49,8 +49,7 @@ class RungTimers(Timers):
 async def run_timers(timers: RungTimers, monotonic_us: Callable[[], int], end_turn: Callable[[], None]) -> None:
     """Call what is due, for ever; one sleeping task serves all deadlines."""
     while True:
-        for action in timers.expired(monotonic_us()):
-            _call(action)
+        _call_due(timers, monotonic_us())
         end_turn()
         rung = trio.Event()
         timers.ring = rung.set
@@ -59,6 +58,12 @@ async def run_timers(timers: RungTimers, monotonic_us: Callable[[], int], end_tu
         with trio.move_on_after(max(wait_s, 0)):
             await rung.wait()
         timers.ring = None
+
+
+def _call_due(timers: Timers, now_us: int) -> None:
+    # By itself: in the loop above the last action, and all that it refers to, would be held until the next one.
+    for action in timers.expired(now_us):
+        _call(action)
 
 
 class SyncThread:

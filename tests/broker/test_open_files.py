@@ -234,6 +234,19 @@ async def test_a_topic_that_a_fetch_waited_on_is_closed(tmp_path: Path) -> None:
         assert held(tmp_path) == []
 
 
+@pytest.mark.trio
+async def test_a_topic_that_a_fetch_waited_on_in_vain_is_closed(tmp_path: Path) -> None:
+    """A fetch that was answered by its deadline, with what there was, keeps nothing open."""
+    async with running_broker(files=DiskFiles(tmp_path)) as broker:
+        peer = await broker.greeted()
+        topic_id = await broker.topic(peer)
+        await produce(peer, topic_id)
+        waiting = Fetch([FetchPosition(topic_id, 0, 0)], min_bytes=10_000, max_wait_us=1_000)
+        assert len((await peer.ask(waiting)).bulk) > 0
+        assert (await peer.ask(DeleteTopic("default/t"))).error is None
+        assert held(tmp_path) == []
+
+
 def requests(topic_id: int) -> list[tuple[Message, bytes]]:
     """Return requests of every kind that producers and consumers repeat, good ones and refused ones."""
     good = bytes(encode_batch([b"x"], timestamp_us=5))

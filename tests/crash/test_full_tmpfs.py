@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def run(script: str, folder: Path) -> tuple[int, str]:
 
 
 @contextmanager
-def mounted(folder: Path, size: str) -> Iterator[Path]:
+def mounted(folder: Path, size: str) -> Generator[Path]:
     """Mount a tmpfs there until the block is left."""
     done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True)
     if done.returncode:
