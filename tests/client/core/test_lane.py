@@ -129,6 +129,61 @@ def test_messages_of_other_kinds_do_not_share_a_batch() -> None:
     assert [first is second for first, second in pairwise(parcels)] == [True, False, True, False, True, False, True]
 
 
+def sizes(driver: Driver) -> list[int]:
+    """Return how many records each batch on the wire has."""
+    return [decode_batch(bytes(send.bulk or b"")).header.record_count for send in driver.wire]
+
+
+def ten_on_the_wire() -> Driver:
+    """Return a driver with one batch on the wire, of ten calls."""
+    driver = Driver()
+    for _ in range(10):
+        driver.submit()
+    driver.act()
+    assert sizes(driver) == [10]
+    return driver
+
+
+def test_callers_go_in_two_halves() -> None:
+    """A second batch of single calls waits until it has as many records as the one on the way; a third waits longer."""
+    driver = ten_on_the_wire()
+    for _ in range(9):
+        driver.submit()
+    assert sizes(driver) == [10]
+    driver.submit()
+    assert sizes(driver) == [10, 10]
+    for _ in range(20):
+        driver.submit()
+    assert sizes(driver) == [10, 10]
+    driver.act()
+    driver.answer()
+    assert sizes(driver) == [10, 20]
+
+
+def test_a_smaller_half_goes_with_the_answer() -> None:
+    """A batch that does not get as many records as the one on the way goes out once that is answered."""
+    driver = ten_on_the_wire()
+    driver.submit()
+    driver.act()
+    assert sizes(driver) == []
+    driver.answer()
+    assert sizes(driver) == [1]
+
+
+def test_one_that_cannot_grow_does_not_wait_to_grow() -> None:
+    """Nor does one that asks for another durability, which may be answered long before."""
+    driver = ten_on_the_wire()
+    driver.outbox.join(1, 0, record(b"other"), durability=1, deadline=FOR_EVER)
+    driver.pump()
+    assert sizes(driver) == [10, 1]
+
+    driver = ten_on_the_wire()
+    driver.submit()
+    driver.outbox.join(1, 0, record(b"behind", priority=0), durability=0, deadline=FOR_EVER)
+    driver.pump()
+    assert sizes(driver) == [10, 1]
+
+
 def test_a_batch_that_is_full_takes_no_more() -> None:
     """Near 128 KiB, or at 1,000 messages."""
     outbox = Outbox()
