@@ -148,6 +148,8 @@ class AsyncProducer(Inherited):
                     if left >= 0 and size <= rows.limit:
                         rows.left = left
                         rows.items.append(data)
+                        if self._is_closing:
+                            self._take_back(rows, (data,))
                         return
                 elif rows.width != VALUE:
                     code = key if type(key) is bytes else key.encode() if type(key) is str else None
@@ -156,6 +158,8 @@ class AsyncProducer(Inherited):
                     if left >= 0 and size <= rows.limit and (code is not None or key is None):
                         rows.left = left
                         rows.items += (data, code, tag) if rows.width == KEYED else (data, code, tag, None)
+                        if self._is_closing:
+                            self._take_back(rows, (data, code, tag))
                         return
         await self._send(topic, value, key, headers, priority, partition, timestamp, dedup_id, tag)
 
@@ -200,6 +204,13 @@ class AsyncProducer(Inherited):
             self._ready[topic] = intake.rows
         self._hurry(background, intake)
 
+    def _take_back(self, rows: Rows, message: tuple[object, ...]) -> None:
+        """It was closed by another thread between two lines of a `send`, whose message is on its way all the same if
+        it was cut, and else on no list that anybody looks at. Raises ClosedError if so, having taken it off."""
+        background = self._background
+        if background is not None and background.dispatcher.locked(partial(rows.take_back, message)):
+            raise ClosedError("the producer is closed")
+
     def _append(self, intake: Intake, record: Record, extras: Extras | None, tag: object) -> None:
         """Append a message that there is room for."""
         if self._is_closing:
@@ -227,6 +238,8 @@ class AsyncProducer(Inherited):
             runtime.check_home(background.dispatcher.session.home, "producer")
             return background
         with self._lock:
+            if self._is_closing:
+                raise ClosedError("the producer is closed")
             if self._background is None:
                 self._ask, self._here = runtime.place()
                 dispatcher = Dispatcher(self._make_session(), self._options, self._on_delivery)
@@ -251,12 +264,13 @@ class AsyncProducer(Inherited):
         limit = math.inf if timeout is None else seconds("timeout", timeout)
         if self._background is None and not self._is_closing:
             return
-        dispatcher = self._usable().dispatcher
+        background = self._usable()
+        dispatcher = background.dispatcher
         dispatcher.reporter.check_not_reporting("flush()")
         try:
             await dispatcher.flush(_deadline(limit))
         finally:
-            self._usable().due_at(dispatcher.buffer.next_due())  # of what came while it was cut
+            background.due_at(dispatcher.buffer.next_due())  # of what came while it was cut
         _raise_failures(dispatcher)
 
     async def close(self, timeout: Duration | None = None) -> None:
@@ -265,16 +279,14 @@ class AsyncProducer(Inherited):
         Raises DeliveryError for all that failed since the last flush, or was given up.
         """
         limit = math.inf if timeout is None else seconds("timeout", timeout)
-        background = self._background
-        if self._is_closing or background is None or runtime.is_forked(background.dispatcher.session.home):
-            self._is_closing = True
+        background = self._begin_to_close()
+        if background is None:
             return
-        dispatcher = self._usable().dispatcher
-        dispatcher.reporter.check_not_reporting("close()")
-        self._is_closing = True
-        self._ready.clear()
+        dispatcher, until = background.dispatcher, _deadline(limit)
         try:
-            await dispatcher.flush(_deadline(limit))
+            await dispatcher.flush(until)
+            while dispatcher.is_needed:  # other threads were in the middle of `send`
+                await dispatcher.flush(until)
         except TimedOutError:
             pass
         finally:
@@ -283,6 +295,18 @@ class AsyncProducer(Inherited):
             background.wake()
         await dispatcher.reporter.report()
         _raise_failures(dispatcher)
+
+    def _begin_to_close(self) -> Background | None:
+        """From here on nothing is taken. Return what there is to close, if any, and only once."""
+        background = self._background
+        is_inherited = background is not None and runtime.is_forked(background.dispatcher.session.home)
+        if background is not None and not is_inherited and not self._is_closing:
+            self._usable().dispatcher.reporter.check_not_reporting("close()")
+        with self._lock:
+            background = None if self._is_closing or is_inherited else self._background
+            self._is_closing = True
+        self._ready.clear()
+        return background
 
     def statistics(self) -> ProducerStatistics:
         """Return what it has in hand and has done."""

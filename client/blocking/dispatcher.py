@@ -246,8 +246,13 @@ class Dispatcher:
         self.ledger.settle(batch)
 
     def give_up_all(self, why: str) -> None:
-        """Give up everything that is not answered."""
+        """Give up everything that is not answered, for good."""
+        self._give_up_open(why)  # what came back holds up the messages behind it
         self.buffer.cut_all(moment())
+        self._give_up_open(why)
+        self.buffer.is_closed = True
+
+    def _give_up_open(self, why: str) -> None:
         for batch in [*self.ledger.open]:
             if not batch.is_settled:
                 self._give_up(batch, why)

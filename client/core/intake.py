@@ -82,7 +82,7 @@ class Intake:
         """Return the batches of what was drawn; the same again after an interruption."""
         made = self._made
         if made is None or made[0] is not drawn:
-            in_time = self.began < math.inf
+            in_time = math.isfinite(self.began)
             made = self._made = (
                 drawn,
                 consign(
@@ -110,8 +110,8 @@ class Buffer:
         """Those that were granted room since they were cut."""
         self.dated: dict[Intake, None] = {}
         """What is known of their topics is not the latest."""
-        self.accepted = 0
-        """Messages in batches, ever."""
+        self.is_closed = False
+        """Nothing is cut any more: nobody would be told what became of it."""
         self._outbox = outbox
         self._directory = directory
         self._granted = 0
@@ -152,6 +152,8 @@ class Buffer:
     def cut(self, intake: Intake, now: Now) -> bool:
         """Make batches of a topic's messages and put them into the outbox; False if that has to wait, because the
         topic is to be looked up first. One that only changed goes out as it is known, and is looked up soon after."""
+        if self.is_closed:
+            return True
         if self.ledger.returned and self.is_stale(intake):
             return False
         found = intake.drawn()
@@ -160,10 +162,11 @@ class Buffer:
         for rows, drawn in found:
             batches = intake.batches(drawn, self.ledger, self.options, now)
             for batch in batches:
-                submit = self._outbox.submit if self.ledger.take(batch) else self._outbox.submit_once
-                submit(batch.topic.id, batch)
+                if self.ledger.take(batch):
+                    self._outbox.submit(batch.topic.id, batch)
+                elif not batch.is_settled:
+                    self._outbox.submit_once(batch.topic.id, batch)
             rows.drop(drawn)
-            self.accepted += len(drawn.messages)
             intake.spread = len({(batch.partition, batch.priority) for batch in batches})
         self._granted -= intake.granted
         intake.granted = intake.rows.left = 0
@@ -244,12 +247,18 @@ class Buffer:
             )
             for each in fresh:
                 each.reroutes = batch.reroutes + 1
+            batch.pieces = fresh
             self.ledger.follow(batch, fresh)
             for each in fresh:
                 self._outbox.submit_once(each.topic.id, each)
 
     def recount(self) -> None:
         """Set right what an interruption may have left half done."""
+        for intake in [*self.intakes.values()]:
+            if intake.began == math.inf and len(intake):  # what came while it was cut
+                intake.began, self.filling[intake] = -math.inf, None
+            elif intake.began == math.inf:
+                self.filling.pop(intake, None)
         self._granted = sum(intake.granted for intake in self.filling)
         self.ledger.recount()
         for batch in sorted(self.ledger.open, key=lambda each: each.number):
@@ -263,3 +272,8 @@ class Buffer:
         waiting = sum(len(intake) for intake in [*self.intakes.values()])
         used = sum(intake.used for intake in [*self.filling])
         return waiting + self.ledger.unanswered, used + self.ledger.bytes, waiting + self.accepted
+
+    @property
+    def accepted(self) -> int:
+        """Messages in batches, ever."""
+        return self.ledger.delivered + self.ledger.failed + self.ledger.unanswered

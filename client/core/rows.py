@@ -131,6 +131,16 @@ class Rows:
         self.items[: drawn.stop] = [cast("int", drawn.number) + 1]
         self._drawn = None
 
+    def take_back(self, message: tuple[object, ...]) -> bool:
+        """Take a message of these very objects off again; return False if none is there that is not drawn."""
+        drawn = self._drawn
+        first = drawn.stop if drawn is not None and drawn.number == self.items[0] else 1
+        for at in reversed(range(first, len(self.items), self.width)):
+            if all(item is each for item, each in zip(self.items[at : at + self.width], message, strict=False)):
+                del self.items[at : at + self.width]
+                return True
+        return False
+
     def _columns(self, stop: int) -> Messages:
         width, items = self.width, self.items
         values = cast("list[bytes | None]", items[1:stop:width])
