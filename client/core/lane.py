@@ -34,8 +34,8 @@ callers: with 1 two callers halve each other's speed, with 2 they do not, and 64
 much as with 32, because the broker has as many requests less to handle.
 
 The second has at least as many records as the first, while it may still grow and both ask for the same durability.
-Otherwise callers fall into three groups of which one always waits, and groups of one never grow: in two halves 4
-callers get through up to half as much again, whatever a round trip takes."""
+Otherwise callers fall into three groups of which one always waits, and groups of one never grow. Measured with 4, 8
+and 64 callers on one machine, the broker has an eighth to a fifth fewer requests to handle."""
 
 
 class LaneState(Enum):
