@@ -204,7 +204,8 @@ def _consume(
         found = _look_up(client, topic, (start,) if end is None else (start, end), partition)
         first, last = start.resolve(found.now), None if end is None else end.resolve(found.now)
         _check_order(first, last)
-        if isinstance(last, int):
+        is_past_end = isinstance(first, int) and first > found.end_offset  # the broker refuses that, whatever the end
+        if isinstance(last, int) and not is_past_end:
             last = min(last, found.end_offset)  # without --follow nobody waits for what is not there yet
         count = 0
         shown = not out.is_terminal and last is not None and can_be_drawn()

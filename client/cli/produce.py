@@ -183,7 +183,7 @@ def _pairs(headers: Sequence[Header]) -> tuple[Pair, ...]:
     try:
         return tuple(to_pairs([(header.name, header.value) for header in headers]))
     except InvalidRequestError as error:
-        raise WrongUsage(f"--header: {error.message}") from None
+        raise WrongUsage(f"--header: {error.message.removeprefix('headers: ')}") from None
 
 
 def _check_partition(client: Client, topic: str, partition: int) -> None:
