@@ -12,6 +12,7 @@ import weakref
 from functools import partial
 
 from ...protocol.errors import ClosedError
+from ..core.intake import Intake
 from ..core.ledger import Mark
 from ..core.rows import Rows
 from . import runtime
@@ -21,6 +22,9 @@ BUSY_S = 0.005
 """So long after a batch was full the sender is taken to be at it still, and to take answers in itself. A background
 that waited for the socket meanwhile would ask for the interpreter lock at every answer; asleep, it asks 200 times a
 second. Nor does it take the session's lock then: profiled, a sender spent a tenth of its time waiting for that."""
+
+MAX_EAGER_IN_FLIGHT = 2
+"""With no linger a message goes at once while no more batches than this are unanswered, and else shares the next."""
 
 MAX_ROUND_S = 1.0
 """One round of waiting for answers: what it missed, by a signal in the wrong instant, it notices then."""
@@ -63,6 +67,16 @@ class Background:
             except BaseException:
                 self._is_running = False
                 raise
+
+    def hurry(self, intake: Intake) -> None:
+        """See to it that a message that was just taken goes out in time."""
+        dispatcher = self.dispatcher
+        if not dispatcher.buffer.options.linger:
+            intake.rows.left = 0
+            if dispatcher.session.outbox.in_flight < MAX_EAGER_IN_FLIGHT:
+                dispatcher.ship(intake)
+        due = dispatcher.buffer.next_due()  # of all: one of them was perhaps cut while another thread appended to it
+        self.due_at(min(due, dispatcher.shipped_at + BUSY_S) if dispatcher.ledger.open else due)
 
     def due_at(self, when: float) -> None:
         """Something is to be done at that time: wake it if it would sleep longer."""

@@ -19,13 +19,10 @@ from typing import TypeVar
 
 from ...protocol.errors import (
     BufferFullError,
-    CannotConnectError,
     ClosedError,
-    ConnectionLostError,
     OutcomeUnknownError,
     TidelogError,
     TimedOutError,
-    TooManyConnectionsError,
 )
 from ..core.backoff import Backoff
 from ..core.consignment import Consignment
@@ -33,9 +30,10 @@ from ..core.deadline import Deadline
 from ..core.intake import Buffer, Intake, Now
 from ..core.ledger import Mark
 from ..core.producing import ProducerOptions
-from ..delivery import DeliveryReport
+from ..delivery import DeliveryReport, ProducerStatistics
 from . import runtime
 from .connection import Connection
+from .renewal import PASSING, Renewal
 from .reporter import Reporter
 from .sender import Sender, with_details
 from .session import Session
@@ -44,8 +42,6 @@ Outcome = TypeVar("Outcome")
 
 LOOKUP_S = 5.0
 """For looking a topic up anew; then what is late is given up first, and it is tried again."""
-
-_PASSING = (CannotConnectError, ConnectionLostError, TimedOutError, TooManyConnectionsError)
 
 
 class Dispatcher:
@@ -61,6 +57,7 @@ class Dispatcher:
         self.sender = Sender(session)
         self.buffer = Buffer(options, session.outbox, session.directory, reports=on_delivery is not None)
         self.ledger = self.buffer.ledger
+        self._renewal = Renewal(self)
         self.is_ended = False
         self.shipped_at = -math.inf
         """When a batch was full last."""
@@ -190,12 +187,12 @@ class Dispatcher:
         try:
             connection = await self.session.link.connection(Deadline(at, None))
             self._trouble = None
-            await self.look_up(min(at, now + LOOKUP_S))
+            await self._renewal.look_up(min(at, now + LOOKUP_S))
             due = self.locked(partial(self.sender.pump, connection))
             await self._wait(connection, mark, min(at, due))
         except ClosedError:
             raise
-        except _PASSING as error:
+        except PASSING as error:
             self._trouble = error
         except TidelogError as error:  # a stranger at the address, say: it may be the broker again in a while
             self._trouble = error
@@ -262,49 +259,22 @@ class Dispatcher:
         if connection is not None and self.ledger.is_waited_for:
             connection.wake()
 
-    async def look_up(self, until: float) -> None:
-        """Find out anew about topics that have changed, and send on what came back because of that."""
-        deadline = Deadline(until, None)
-        for intake in self.buffer.stale() if self.ledger.returned else ():
-            self.session.forget(intake.topic)
-            try:
-                topic = await self.sender.topic(intake.topic.name, None, deadline)
-            except _PASSING:
-                raise
-            except TidelogError as error:
-                self.locked(partial(self._gone, intake, error))
-                continue
-            sticky, limit = self.session.sticky(topic), self.session.max_message_bytes(topic)
-            self.locked(partial(self.buffer.learn, intake, topic, sticky, limit))
-            self.locked(partial(self.buffer.follow, intake))
-        for intake in [*self.buffer.dated]:
-            try:
-                topic = await self.sender.topic(intake.topic.name, None, deadline)
-            except _PASSING:
-                raise
-            except TidelogError:  # if it is gone, the broker's refusal of its batches says so
-                self.buffer.dated.pop(intake, None)
-                continue
-            sticky, limit = self.session.sticky(topic), self.session.max_message_bytes(topic)
-            self.locked(partial(self.buffer.intake, topic, sticky, limit))
-
     async def catch_up(self, until: float) -> None:
         """Look up what changed, while no caller is in `advance`."""
         deadline = Deadline(until, None)
         try:
             await self.session.link.connection(deadline)
-            await self.look_up(until)
+            await self._renewal.look_up(until)
         except ClosedError:
             raise
         except TidelogError as error:
             self._trouble = error
 
-    def _gone(self, intake: Intake, error: TidelogError) -> None:
-        intake.is_gone = True
-        for batch in [*self.ledger.returned]:
-            if batch.topic.name == intake.topic.name:
-                batch.error = with_details(error, stored=False)
-                self.ledger.settle(batch)
+    def statistics(self) -> ProducerStatistics:
+        """Return what is in hand and was done."""
+        buffered, used, sent = self.buffer.statistics()
+        ledger, in_flight = self.ledger, self.session.outbox.in_flight
+        return ProducerStatistics(sent, ledger.delivered, ledger.failed, buffered, used, in_flight)
 
     @property
     def is_needed(self) -> bool:

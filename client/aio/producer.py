@@ -26,13 +26,13 @@ from ..core.intake import Intake
 from ..core.partitioner import choose_partition
 from ..core.producing import ProducerOptions
 from ..core.record import Data, DedupId, Record, check_size, make_record
-from ..core.rows import FULL, KEYED, VALUE, Extras, Rows
+from ..core.rows import KEYED, VALUE, Extras, Rows
 from ..core.times import Duration, seconds
 from ..delivery import DeliveryReport, ProducerStatistics
 from ..headers import HeadersInput
 from ..process import Inherited, tell_after_fork
 from . import runtime
-from .background import BUSY_S, Background
+from .background import Background
 from .dispatcher import Dispatcher, counted
 from .session import Session
 
@@ -42,9 +42,6 @@ NORMAL_PRIORITY = 4
 
 LEAVING_S = 5.0
 """How long leaving the block by an exception may take, so that it is not swallowed by a broker that is away."""
-
-MAX_EAGER_IN_FLIGHT = 2
-"""With no linger a message goes at once while no more batches than this are unanswered, and else shares the next."""
 
 log = logging.getLogger("tidelog")
 
@@ -108,8 +105,6 @@ class AsyncProducer(Inherited):
                 await self.close(LEAVING_S)
             except TidelogError as problem:
                 log.warning("leaving a producer by %s: %s", type(error).__name__, problem)
-
-    # -- sending ---------------------------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -202,11 +197,10 @@ class AsyncProducer(Inherited):
         await dispatcher.make_room(intake, record.size, partial(self._append, intake, record, extras, tag), deadline)
         if self._encoder is None and not self._is_closing:
             self._ready[topic] = intake.rows
-        self._hurry(background, intake)
+        background.hurry(intake)
 
     def _take_back(self, rows: Rows, message: tuple[object, ...]) -> None:
-        """It was closed by another thread between two lines of a `send`, whose message is on its way all the same if
-        it was cut, and else on no list that anybody looks at. Raises ClosedError if so, having taken it off."""
+        """Another thread closed it between two lines of a `send`: raise ClosedError, unless the message was cut."""
         background = self._background
         if background is not None and background.dispatcher.locked(partial(rows.take_back, message)):
             raise ClosedError("the producer is closed")
@@ -215,19 +209,7 @@ class AsyncProducer(Inherited):
         """Append a message that there is room for."""
         if self._is_closing:
             raise ClosedError("the producer is closed")
-        is_bare = record.key is None and tag is None
-        intake.widen(FULL if extras is not None else VALUE if is_bare else KEYED)
-        intake.rows.append(record.value, record.key, tag, extras)
-
-    def _hurry(self, background: Background, intake: Intake) -> None:
-        """See to it that a message goes out in time."""
-        dispatcher = background.dispatcher
-        if not self._options.linger:
-            intake.rows.left = 0
-            if dispatcher.session.outbox.in_flight < MAX_EAGER_IN_FLIGHT:
-                dispatcher.ship(intake)
-        due = dispatcher.buffer.next_due()  # of all: one of them was perhaps cut while another thread appended to it
-        background.due_at(min(due, dispatcher.shipped_at + BUSY_S) if dispatcher.ledger.open else due)
+        intake.append(record.value, record.key, tag, extras)
 
     def _usable(self) -> Background:
         """Return what does the work. Raises ClosedError, ForkedError, WrongLoopError."""
@@ -252,8 +234,6 @@ class AsyncProducer(Inherited):
         self._ready.clear()
         if self._background is not None:
             self._background.dispatcher.session.abandon()
-
-    # -- ends ------------------------------------------------------------------------------------------------------
 
     async def flush(self, timeout: Duration | None = None) -> None:
         """Return when everything sent before is as durable as was asked for, and reported.
@@ -310,13 +290,8 @@ class AsyncProducer(Inherited):
 
     def statistics(self) -> ProducerStatistics:
         """Return what it has in hand and has done."""
-        if self._background is None:
-            return ProducerStatistics(0, 0, 0, 0, 0, 0)
-        dispatcher = self._background.dispatcher
-        buffered, used, sent = dispatcher.buffer.statistics()
-        ledger = dispatcher.ledger
-        in_flight = dispatcher.session.outbox.in_flight
-        return ProducerStatistics(sent, ledger.delivered, ledger.failed, buffered, used, in_flight)
+        background = self._background
+        return ProducerStatistics(0, 0, 0, 0, 0, 0) if background is None else background.dispatcher.statistics()
 
 
 def _deadline(limit: float) -> Deadline:

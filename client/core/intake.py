@@ -19,7 +19,7 @@ from .ledger import Ledger
 from .outbox import Outbox
 from .partitioner import StickyPartitioner
 from .producing import ProducerOptions
-from .rows import VALUE, Drawn, Rows
+from .rows import FULL, KEYED, VALUE, Drawn, Extras, Rows
 
 GRANT_DIVISOR = 4
 """At most so small a part of what is free is granted at once: one topic leaves room for others."""
@@ -67,6 +67,11 @@ class Intake:
             rows.left, self.rows.left = self.rows.left, 0
             self.older.append(self.rows)
             self.rows = rows
+
+    def append(self, value: bytes | None, key: bytes | None, tag: object, extras: Extras | None) -> None:
+        """Add a message that there is room for."""
+        self.widen(FULL if extras is not None else VALUE if key is None and tag is None else KEYED)
+        self.rows.append(value, key, tag, extras)
 
     def drawn(self) -> list[tuple[Rows, Drawn]]:
         """Return what there is of each list, in the order in which it is to be cut.

@@ -256,10 +256,9 @@ class FakeStore:
     def _data(self, message: Fetch | Produce | Get, bulk: memoryview) -> Reply:
         if isinstance(message, Produce):
             partition = self._partition(message.topic_id, message.partition)
-            limit = next(
-                each.settings.get("max_message_bytes") for each in self.topics.values() if each.id == message.topic_id
-            )
-            result = self._append(partition, bytearray(bulk), MAX_MESSAGE_BYTES if limit is None else int(limit))
+            (topic,) = [topic for topic in self.topics.values() if topic.id == message.topic_id]
+            limit = int(topic.settings.get("max_message_bytes") or MAX_MESSAGE_BYTES)
+            result = self._append(partition, bytearray(bulk), limit)
             return Reply(ProduceReply(self.version, message.durability or 3, [result]))
         if isinstance(message, Get):
             topic = self._known(message.topic)
