@@ -123,7 +123,7 @@ class Consignment(Parcel):
     def answered(self, result: BatchResult, durability: int) -> None:
         """It is stored."""
         if not self.is_settled:
-            self.result, self.promised = result, durability
+            self.result, self.promised, self.error = result, durability, None
             self.owner.settle(self)
         super().answered(result, durability)
 

@@ -122,13 +122,13 @@ class Ledger:
                     mark.finish()
 
     def _count(self, consignment: Consignment) -> None:
+        count = len(consignment)  # no signal is seen between assignments without a call: each line is done, or not
         if consignment.error is None:
-            self.delivered += len(consignment)
-        else:
-            self._failures += consignment.failures(MAX_FAILED_KEPT - len(self._failures))
-            self._failures_count += len(consignment)
-            self.failed += len(consignment)
-        consignment.is_counted = True
+            self.delivered, consignment.is_counted = self.delivered + count, True
+            return
+        kept = [*self._failures, *consignment.failures(MAX_FAILED_KEPT - len(self._failures))]
+        failed, lately = self.failed + count, self._failures_count + count
+        self._failures, self._failures_count, self.failed, consignment.is_counted = kept, lately, failed, True
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -177,16 +177,15 @@ class Ledger:
 
     def take_failures(self) -> tuple[list[FailedMessage], int]:
         """Return the first messages that failed since the last time, and how many did."""
-        failures, self._failures = self._failures, []
-        count, self._failures_count = self._failures_count, 0
+        failures, count, self._failures, self._failures_count = self._failures, self._failures_count, [], 0
         return failures, count
 
     def recount(self) -> None:
         """Set right what an interruption may have left half done."""
-        self.is_in_doubt = False
         for each in [*self.open]:
             if each.pieces and not each.is_settled:
                 self.follow(each, each.pieces)
+        self.returned = {each: None for each in self.returned if not each.is_settled}
         self.bytes = sum(each.size for each in self.open if not each.is_settled)
         entered = {each for _, _, each in self._deadlines}
         reporting = set(self.to_report)
@@ -204,3 +203,4 @@ class Ledger:
                 mark.left = sum(each.number <= mark.number for each in self.open)
                 if not mark.left:
                     mark.finish()
+        self.is_in_doubt = False

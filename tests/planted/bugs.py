@@ -242,4 +242,24 @@ BUGS = (
         after="        except InvalidBatchError as error:\n            self._found_damage(self.offset, error)\n",
         test="tests/client/core/test_position_damage.py",
     ),
+    Bug(
+        name="draw-what-was-taken-off",
+        what="a producer that was interrupted in the middle of a cut sends the messages of it twice",
+        file="client/core/rows.py",
+        before="if drawn is None or drawn.number != self.items[0]:",
+        after="if drawn is None:",
+        test="tests/client/core/test_rows.py",
+    ),
+    Bug(
+        name="draw-the-older-lists-first",
+        what="a producer overtakes a message that the same thread sent before",
+        file="client/core/intake.py",
+        before="""        last = self.rows.draw()
+        found = [(rows, drawn) for rows in self.older if (drawn := rows.draw()) is not None]
+""",
+        after="""        found = [(rows, drawn) for rows in self.older if (drawn := rows.draw()) is not None]
+        last = self.rows.draw()
+""",
+        test="tests/client/core/test_intake.py",
+    ),
 )

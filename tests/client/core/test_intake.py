@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from itertools import count
 
 import pytest
+from tests.client.core.interrupting import at_line
 
 from tidelog.client.core import intake as intake_module
 from tidelog.client.core.consignment import consign
@@ -24,7 +26,7 @@ OPTIONS = producer_options(
     max_block=60,
     delivery_timeout=120,
 )
-TOPIC = TopicEntry(7, "default/t", "t", 1, 1, None, 1)
+TOPIC = TopicEntry("default/t", "t", 7, 1, 1, None, 1)
 
 
 def taken(buffer: Buffer) -> list[list[bytes | None]]:
@@ -64,3 +66,33 @@ def test_the_size_of_a_list_counts_keys_and_nulls() -> None:
     keyed.append(b"abc", b"de", "tag", None)
     keyed.append(None, b"f", None, None)
     assert (bare.size(), keyed.size()) == (19, 22)
+
+
+def test_messages_of_two_widths_are_drawn_in_the_order_in_which_they_came() -> None:
+    """A thread appends to the narrow list, which it found before there was a wide one, and then to that: between
+    whichever two lines it does, the second message is not drawn without the first."""
+    for number in count(1):
+        intake = Buffer(OPTIONS, Outbox(), Directory("default"), reports=False).intake(
+            TOPIC, StickyPartitioner(0), 1000
+        )
+        narrow = intake.rows
+        narrow.append(b"1", None, None, None)
+        intake.widen(KEYED)
+        intake.rows.append(b"2", b"k", None, None)
+
+        def append(narrow: Rows = narrow, wide: Rows = intake.rows) -> None:
+            narrow.append(b"3", None, None, None)
+            wide.append(b"4", b"k", None, None)
+
+        found: list[list[bytes | None]] = []
+        was_struck = at_line(
+            number,
+            append,
+            lambda intake=intake, found=found: found.extend(drawn.messages.values for _, drawn in intake.drawn()),
+            ("intake.py", "rows.py"),
+        )
+        everything = [value for values in found for value in values]
+        assert everything in ([b"1", b"2"], [b"1", b"3", b"2"], [b"1", b"3", b"2", b"4"])
+        if not was_struck:
+            break
+    assert number > 10

@@ -1,0 +1,51 @@
+"""Interrupt the core of the client between any two of its lines, as Ctrl-C may."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from tidelog.client.core import rows
+
+FOLDER = str(Path(rows.__file__).parent)
+
+
+def at_line(number: int, strike: Callable[[], None], change: Callable[[], object], files: tuple[str, ...]) -> bool:
+    """Run `change`, and call `strike` before the `number`th line that it runs of some files of the core. Return whether
+    it came so far; what `strike` raises goes through."""
+    left = number
+
+    def in_a_function(_frame: FrameType, event: str, _arg: object) -> object:
+        nonlocal left
+        if event == "line":
+            left -= 1
+            if left == 0:
+                sys.settrace(None)
+                strike()
+        return in_a_function
+
+    def everywhere(frame: FrameType, _event: str, _arg: object) -> object:
+        name = Path(frame.f_code.co_filename)
+        return in_a_function if name.name in files and str(name.parent) == FOLDER and left > 0 else None
+
+    before = sys.gettrace()
+    sys.settrace(everywhere)  # type: ignore[arg-type]
+    try:
+        change()
+    finally:
+        sys.settrace(before)
+    return left <= 0
+
+
+def interrupted(number: int, change: Callable[[], object], files: tuple[str, ...]) -> bool:
+    """Run `change`, and raise KeyboardInterrupt before its `number`th line. Return whether it came so far."""
+
+    def strike() -> None:
+        raise KeyboardInterrupt
+
+    try:
+        return at_line(number, strike, change, files)
+    except KeyboardInterrupt:
+        return True
