@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Protocol, TypeVar, cast
 
-from .core.record import Data, to_pairs
+from .core.arguments import listed
+from .core.data import Data
+from .core.record import to_pairs
 from .core.times import DEFAULT, Default
-from .headers import NO_HEADERS, Headers, HeadersInput
+from .headers import NO_HEADERS, Headers, HeadersInput, headers_of
 
 T = TypeVar("T")
 Sent = TypeVar("Sent", contravariant=True)
@@ -75,11 +77,11 @@ def chosen_decoder(codec: Decoder[T] | Default | None, default: Decoder[object] 
     return cast("Decoder[object] | None", codec)
 
 
-def as_headers(given: HeadersInput | None) -> Headers:
+def as_headers(given: HeadersInput | None, name: str = "headers") -> Headers:
     """Return headers in the form that codecs see, which may be sent as well. Raises what `to_pairs` raises."""
     if given is None:
         return NO_HEADERS
-    return given if isinstance(given, Headers) else Headers(to_pairs(given))
+    return given if isinstance(given, Headers) else headers_of(to_pairs(given, name))
 
 
 def encode_value(codec: Encoder[object], value: object, headers: Headers) -> Data:
@@ -99,9 +101,7 @@ def encode_values(codec: Encoder[object], values: Iterable[object], headers: lis
 
     Raises what the codec raises, or TypeError, or ValueError when there are not as many headers as values.
     """
-    if isinstance(values, str | bytes | bytearray | memoryview):
-        raise TypeError(f"values: expected a list of messages, found one {type(values).__name__}")
-    rows = list(values)
+    rows = listed("values", values, "messages")
     if headers is not None and len(headers) != len(rows):
         raise ValueError(f"headers: expected {len(rows)} entries, one for each value, found {len(headers)}")
     encoded: list[Data] = []

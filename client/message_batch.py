@@ -13,8 +13,9 @@ import numpy.typing as npt
 from ..protocol.batch import DEFAULT_PRIORITY, HeaderColumns, RecordBatch
 from ..protocol.errors import DecodeError
 from . import frames
+from .core.arguments import row_of
 from .core.times import from_us
-from .headers import NO_HEADERS, Headers
+from .headers import NO_HEADERS, Headers, headers_of
 from .message import AnyMessage, Message, TypedMessage
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class MessageBatch(Generic[AnyMessage]):
     def __getitem__(self, index: int | slice) -> AnyMessage | MessageBatch[AnyMessage]:
         if isinstance(index, slice):
             return self._slice(index)
-        at = range(len(self))[index]
+        at = row_of(index, len(self))
         return self._slice(slice(at, at + 1)).messages()[0]
 
     def __iter__(self) -> Iterator[AnyMessage]:
@@ -244,7 +245,7 @@ class MessageBatch(Generic[AnyMessage]):
             header.min_timestamp_us if own_times is None else int(own_times[at]),
             header.append_time_us,
             header.priority,
-            NO_HEADERS if records.headers is None else Headers(records.headers[at]),
+            NO_HEADERS if records.headers is None else headers_of(records.headers[at]),
             self.topic_count,
         )
 
@@ -288,8 +289,10 @@ class Repeated(Sequence[Entry]):
     @overload
     def __getitem__(self, index: slice) -> Repeated[Entry]: ...
     def __getitem__(self, index: int | slice) -> Entry | Repeated[Entry]:
-        found = range(self._count)[index]
-        return Repeated(self._entry, len(found)) if isinstance(found, range) else self._entry
+        if isinstance(index, slice):
+            return Repeated(self._entry, len(range(self._count)[index]))
+        row_of(index, self._count)
+        return self._entry
 
     def __iter__(self) -> Iterator[Entry]:
         return repeat(self._entry, self._count)
@@ -316,10 +319,10 @@ class HeaderRows(Sequence[Headers]):
     def __getitem__(self, index: int | slice) -> Headers | HeaderRows:
         if isinstance(index, slice):
             return HeaderRows(self._columns[index])
-        return Headers(self._columns[index])
+        return headers_of(self._columns[index])
 
     def __iter__(self) -> Iterator[Headers]:
-        return map(Headers, self._columns.to_list())
+        return map(headers_of, self._columns.to_list())
 
     def __repr__(self) -> str:
         return f"<headers of {len(self)} messages>"

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..protocol.durability import Durability
 from ..protocol.topic_name import MessageId, full_name
+from .core.arguments import row_of
 from .core.times import from_us
 
 
@@ -84,13 +85,14 @@ class ReceiptBatch(Sequence[Receipt]):
                 append_times_us=self.append_times_us[index],
                 duplicates=self.duplicates[index],
             )
+        row = row_of(index, len(self))
         return Receipt(
             self.topic,
-            int(self.partitions[index]),
-            int(self.offsets[index]),
-            int(self.append_times_us[index]),
+            int(self.partitions[row]),
+            int(self.offsets[row]),
+            int(self.append_times_us[row]),
             self.durability,
-            bool(self.duplicates[index]),
+            bool(self.duplicates[row]),
             None,
             self.topic_count,
         )

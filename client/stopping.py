@@ -88,6 +88,8 @@ def stop_on_signals(*stoppables: Stoppable) -> StopOnSignals:
     if not stoppables:
         raise TypeError("stop_on_signals: expected what is to be stopped, such as a consumer, found nothing")
     for stoppable in stoppables:
+        if isinstance(stoppable, type):
+            raise TypeError(f"stop_on_signals: expected an object with stop(), found the class {stoppable.__name__}")
         if not callable(getattr(cast("object", stoppable), "stop", None)):
             raise TypeError(f"stop_on_signals: expected an object with stop(), found {stoppable!r}")
     return StopOnSignals(stoppables)

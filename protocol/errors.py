@@ -122,8 +122,9 @@ class InvalidTopicError(TidelogError):
     code, number = "INVALID_TOPIC", 23
 
 
-class UnknownPartitionError(TidelogError):
-    """The topic has fewer partitions than the request assumes."""
+class UnknownPartitionError(TidelogError, ValueError):
+    """The topic has fewer partitions than the request assumes. A ValueError too: it is about an argument, whether the
+    client or the broker finds it."""
 
     code, number = "UNKNOWN_PARTITION", 24
 

@@ -28,6 +28,8 @@ MIN_RETENTION_US = 1_000_000
 MIN_SEGMENT_BYTES = 64 * KIB
 MAX_SEGMENT_BYTES = 1024 * MIB
 MIN_SEGMENT_AGE_US = 1_000_000
+MAX_DURATION_US = 50_000_000 * 86_400_000_000
+"""A whole number of days, so that it can be said, below what the wire holds."""
 MAX_DEDUP_WINDOW_US = 30 * 86_400_000_000
 MAX_DEDUP_IDS = 10_000_000
 """Of one partition, in memory: some 2 GB."""
@@ -108,8 +110,8 @@ def _check_dedup_scope(value: int | str) -> None:
 
 def _check_range(key: str, value: int | str) -> None:
     low, high = {
-        "retention": (MIN_RETENTION_US, 1 << 62),
-        "segment_age": (MIN_SEGMENT_AGE_US, 1 << 62),
+        "retention": (MIN_RETENTION_US, MAX_DURATION_US),
+        "segment_age": (MIN_SEGMENT_AGE_US, MAX_DURATION_US),
         "retention_bytes": (0, 1 << 62),
         "segment_bytes": (MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES),
         "max_message_bytes": (1, MAX_MESSAGE_BYTES),
@@ -118,4 +120,5 @@ def _check_range(key: str, value: int | str) -> None:
     }[key]
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         shown = format_duration if key in DURATION_KEYS else str if key in COUNT_KEYS else format_size
-        raise InvalidTopicError(f"{key}: expected {shown(low)} to {shown(high)}, found {value!r}", key=key)
+        found = shown(value) if isinstance(value, int) and not isinstance(value, bool) else repr(value)
+        raise InvalidTopicError(f"{key}: expected {shown(low)} to {shown(high)}, found {found}", key=key)

@@ -21,11 +21,12 @@ from typing import cast
 from ...protocol.errors import ClosedError, DeliveryError, TidelogError, TimedOutError
 from ..codec import Encoder, as_headers, encode_value
 from ..core.cutting import RECORD_OVERHEAD_BYTES
+from ..core.data import Data
 from ..core.deadline import Deadline
 from ..core.intake import Intake
 from ..core.partitioner import choose_partition
 from ..core.producing import ProducerOptions
-from ..core.record import Data, DedupId, Record, check_size, make_record
+from ..core.record import DedupId, Record, check_size, make_record
 from ..core.rows import KEYED, VALUE, Extras, Rows
 from ..core.times import Duration, seconds
 from ..delivery import DeliveryReport, ProducerStatistics
@@ -125,37 +126,40 @@ class AsyncProducer(Inherited):
         like for what may not be sent, UnknownTopicError, MessageTooLargeError, BufferFullError when there was no room
         for `max_block`. `tag` is anything, and comes back in the report.
         """
-        rows = self._ready.get(topic)
-        if (
-            rows is not None
-            and headers is None
-            and priority is NORMAL_PRIORITY
-            and partition is None
-            and timestamp is None
-            and dedup_id is None
-            and not (HAS_LOOPS and self._ask() != self._here)
-        ):
-            data = value if type(value) is bytes else value.encode() if type(value) is str else None
-            if data is not None:
-                size = len(data)
-                if key is None and tag is None and rows.width == VALUE:
-                    left = rows.left - size - RECORD_OVERHEAD_BYTES
-                    if left >= 0 and size <= rows.limit:
-                        rows.left = left
-                        rows.items.append(data)
-                        if self._is_closing:
-                            self._take_back(rows, (data,))
-                        return
-                elif rows.width != VALUE:
-                    code = key if type(key) is bytes else key.encode() if type(key) is str else None
-                    size += 0 if code is None else len(code)
-                    left = rows.left - size - RECORD_OVERHEAD_BYTES
-                    if left >= 0 and size <= rows.limit and (code is not None or key is None):
-                        rows.left = left
-                        rows.items += (data, code, tag) if rows.width == KEYED else (data, code, tag, None)
-                        if self._is_closing:
-                            self._take_back(rows, (data, code, tag))
-                        return
+        try:
+            rows = self._ready.get(topic)
+            if (
+                rows is not None
+                and headers is None
+                and priority is NORMAL_PRIORITY
+                and partition is None
+                and timestamp is None
+                and dedup_id is None
+                and not (HAS_LOOPS and self._ask() != self._here)
+            ):
+                data = value if type(value) is bytes else value.encode() if type(value) is str else None
+                if data is not None:
+                    size = len(data)
+                    if key is None and tag is None and rows.width == VALUE:
+                        left = rows.left - size - RECORD_OVERHEAD_BYTES
+                        if left >= 0 and size <= rows.limit:
+                            rows.left = left
+                            rows.items.append(data)
+                            if self._is_closing:
+                                self._take_back(rows, (data,))
+                            return
+                    elif rows.width != VALUE:
+                        code = key if type(key) is bytes else key.encode() if type(key) is str else None
+                        size += 0 if code is None else len(code)
+                        left = rows.left - size - RECORD_OVERHEAD_BYTES
+                        if left >= 0 and size <= rows.limit and (code is not None or key is None):
+                            rows.left = left
+                            rows.items += (data, code, tag) if rows.width == KEYED else (data, code, tag, None)
+                            if self._is_closing:
+                                self._take_back(rows, (data, code, tag))
+                            return
+        except (TypeError, UnicodeEncodeError):  # a topic without a hash, text without bytes: said by what follows
+            pass
         await self._send(topic, value, key, headers, priority, partition, timestamp, dedup_id, tag)
 
     async def _send(

@@ -104,7 +104,7 @@ class Reader:
         self._backoff = Backoff()
 
     def __repr__(self) -> str:
-        return f"<Reader of {self._plan.subscription}, {self.positions}>"
+        return f"{self._plan.subscription}, {self.positions}{', stopped' if self._is_stopped else ''}"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {self._plan.what} cannot be pickled: make one in the other process")

@@ -38,7 +38,7 @@ class AsyncReplay(Generic[AnyMessage]):
         self._frames: WeakSet[Frame] = WeakSet()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._reader!r}>"
+        return f"<{type(self).__name__} of {self._reader!r}>"
 
     async def __aenter__(self) -> AsyncReplay[AnyMessage]:
         return self

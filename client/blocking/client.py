@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, TypeVar, overload
 
 from ...protocol.messages import Metadata, MetadataReply, Stats, StatsReply
 from ..codec import Codec, checked_codec
-from ..core.record import Data, DedupId
+from ..core.data import Data
+from ..core.record import DedupId, to_partition
 from ..core.times import DEFAULT, Duration, Timeout, seconds
-from ..core.url import target
+from ..core.url import checked_name, target
 from ..health import Health, Pong, problems_of
 from ..message import AnyMessage, Message, TypedMessage
 from ..receipt import Receipt
@@ -77,7 +78,7 @@ class Client(Producing[AnyMessage], Reads[AnyMessage]):
             tls=tls,
         )
         self._namespace = where.namespace
-        sessions = Sessions(where, client_name or f"python-{os.getpid()}", client_version())
+        sessions = Sessions(where, checked_name(client_name) or f"python-{os.getpid()}", client_version())
         super().__init__(sessions, None if timeout is None else seconds("timeout", timeout), checked_codec(codec))
         self._topics = Topics(self)
 
@@ -144,4 +145,5 @@ class Client(Producing[AnyMessage], Reads[AnyMessage]):
         None means that none is stored at this moment: it never arrived, is still on its way, or its window is over.
         `key` or `partition` as in `produce` ask in one partition; without them all are asked.
         """
-        return find_outcome(self.open_session(), topic, dedup_id, key, partition, self.deadline(timeout))
+        place = None if partition is None else to_partition(partition)
+        return find_outcome(self.open_session(), topic, dedup_id, key, place, self.deadline(timeout))

@@ -13,9 +13,11 @@ from typing import Generic, cast
 from ...protocol.errors import InvalidRequestError
 from ...protocol.topic_name import full_name
 from ..codec import Decoder
+from ..core.arguments import check_count
 from ..core.bounds import Moment, parse_bound
 from ..core.hand import Hand
 from ..core.position import Position
+from ..core.record import to_partition
 from ..core.times import Duration, seconds
 from ..message import AnyMessage
 from ..message_batch import MessageBatch
@@ -38,7 +40,7 @@ class Consumer(Generic[AnyMessage]):
         self._hand: Hand[AnyMessage] = Hand()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._reader!r}>"
+        return f"<{type(self).__name__} of {self._reader!r}>"
 
     def __enter__(self) -> Consumer[AnyMessage]:
         return self
@@ -60,13 +62,13 @@ class Consumer(Generic[AnyMessage]):
     def messages(self, limit: int | None = None, idle_timeout: Duration | None = None) -> Iterator[AnyMessage]:
         """Iterate over at most `limit` messages, ending also when none came for `idle_timeout` seconds."""
         idle = math.inf if idle_timeout is None else seconds("idle_timeout", idle_timeout)
-        left = math.inf if limit is None else _count("limit", limit, 0)
+        left = math.inf if limit is None else check_count("limit", limit, 0)
         return runtime.flatten(_Limited(self, left, idle).next_items)
 
     def receive(self, max_messages: int = 1, timeout: Duration | None = None) -> list[AnyMessage]:
         """Return 1 to `max_messages` messages, or none when `timeout` passed, `stop()` was called or the end is
         reached."""
-        most = _count("max_messages", max_messages, 1)
+        most = check_count("max_messages", max_messages, 1)
         until = math.inf if timeout is None else runtime.now() + seconds("timeout", timeout)
         received: list[AnyMessage] = []
         items = self._items_until(until)
@@ -120,16 +122,17 @@ class Consumer(Generic[AnyMessage]):
         return self._hand.next_offset(self._position(topic, partition))
 
     def pause(self, topic: str | None = None, partition: int | None = None) -> None:
-        """Hand out nothing of these partitions (all that match) until `resume`."""
-        for position in (self._reader.open()).matching(self._full_name(topic), partition):
+        """Hand out nothing of these partitions (all that match) until `resume`. Raises InvalidRequestError if it reads
+        none that was named."""
+        for position in self._matching(topic, partition):
             position.is_paused = True
             if self._hand and self._hand.is_of(position):
                 position.seek(self._hand.next_offset(position))  # what is left of the batch is fetched again
                 self._hand.drop()
 
     def resume(self, topic: str | None = None, partition: int | None = None) -> None:
-        """Undo `pause`."""
-        for position in (self._reader.open()).matching(self._full_name(topic), partition):
+        """Undo `pause` of these partitions (all that match). Raises what that raises."""
+        for position in self._matching(topic, partition):
             position.is_paused = False
         self._reader.notify()
 
@@ -176,13 +179,18 @@ class Consumer(Generic[AnyMessage]):
         return cast("MessageBatch[AnyMessage] | None", batch)
 
     def _position(self, topic: str, partition: int) -> Position:
-        found = (self._reader.open()).matching(self._full_name(topic), partition)
-        if not found:
-            raise InvalidRequestError(f"expected a partition that this consumer reads, found {topic}/{partition}")
-        return found[0]
+        return (self._matching(full_name(topic, self._namespace), to_partition(partition)))[0]
 
-    def _full_name(self, topic: str | None) -> str | None:
-        return None if topic is None else full_name(topic, self._namespace)
+    def _matching(self, topic: str | None, partition: int | None) -> list[Position]:
+        """Return the partitions of a topic (None: all) with a number (None: any). Raises InvalidRequestError if there
+        are none, unless nothing was named."""
+        name = None if topic is None else full_name(topic, self._namespace)
+        number = None if partition is None else to_partition(partition)
+        found = (self._reader.open()).matching(name, number)
+        if not found and not (topic is None and partition is None):
+            asked = f"{'*' if topic is None else topic}/{'*' if number is None else number}"
+            raise InvalidRequestError(f"expected a partition that this consumer reads, found {asked}")
+        return found
 
 
 class _Limited(Generic[AnyMessage]):
@@ -207,9 +215,3 @@ class _Limited(Generic[AnyMessage]):
             yield message
             if self._left <= 0:
                 return
-
-
-def _count(name: str, found: int, least: int) -> int:
-    if isinstance(found, bool) or not isinstance(found, int) or found < least:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f"{name}: expected a whole number of {least} or more, found {found!r}")
-    return found

@@ -11,11 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..codec import Codec, Encoder, as_headers, chosen_encoder, encode_value, encode_values
+from ..core.arguments import checked_column
 from ..core.columns import Columns
+from ..core.data import Data
 from ..core.deadline import Deadline
 from ..core.producing import BATCH_BYTES, BUFFER_BYTES, check_callback, producer_options
-from ..core.record import Data, DedupId, check_durability, make_record
+from ..core.record import DedupId, check_durability, make_record
 from ..core.times import DEFAULT, Default, Duration, Timeout, timeout_seconds
+from ..core.words import CompressionWord, DurabilityWord
 from ..delivery import DeliveryReport
 from ..headers import HeadersInput
 from ..message import AnyMessage, Message, TypedMessage
@@ -80,7 +83,7 @@ class Producing(Generic[AnyMessage]):
         timestamp: datetime | None = None,
         dedup_id: DedupId | None = None,
         codec: Encoder[T] | Default | None = DEFAULT,
-        durability: str | None = None,
+        durability: DurabilityWord | None = None,
         timeout: Timeout = DEFAULT,
     ) -> Receipt:
         """Store one message and return where it is, once it is as durable as `durability` (None: the topic's) says.
@@ -148,7 +151,7 @@ class Producing(Generic[AnyMessage]):
         timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None = None,
         dedup_ids: Iterable[DedupId | None] | None = None,
         codec: Encoder[T] | Default | None = DEFAULT,
-        durability: str | None = None,
+        durability: DurabilityWord | None = None,
         timeout: Timeout = DEFAULT,
     ) -> ReceiptBatch:
         """Store many messages, each column with one entry for each value, and return where they are.
@@ -160,7 +163,7 @@ class Producing(Generic[AnyMessage]):
         """
         encoder = chosen_encoder(codec, self._codec)
         if encoder is not None:
-            seen = None if headers is None else [*map(as_headers, headers)]
+            seen = checked_column("headers", as_headers, headers, "headers")
             values, headers = encode_values(encoder, values, seen), seen
         columns = Columns(
             cast("Iterable[Data]", values),
@@ -179,8 +182,8 @@ class Producing(Generic[AnyMessage]):
         linger: Duration = 0.005,
         batch_bytes: int = BATCH_BYTES,
         buffer_bytes: int = BUFFER_BYTES,
-        compression: str | None = None,
-        durability: str | None = None,
+        compression: CompressionWord | None = None,
+        durability: DurabilityWord | None = None,
         max_block: Duration | None = 60.0,
         delivery_timeout: Duration | None = 120.0,
         on_delivery: Callable[[DeliveryReport], object] | None = None,

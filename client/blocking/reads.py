@@ -17,6 +17,7 @@ from ..core.deadline import Deadline
 from ..core.plan import Plan, consumer_plan, replay_plan
 from ..core.subscription import TopicChoice
 from ..core.times import DEFAULT, Default, Timeout, timeout_seconds
+from ..core.words import ByWord, HoleWord, OrderWord
 from ..message import AnyMessage, Message, TypedMessage
 from ..message_batch import MessageBatch
 from . import runtime
@@ -86,9 +87,9 @@ class Reads(Generic[AnyMessage]):
         start: Bound = "earliest",
         end: Bound | None = None,
         partition: int | None = None,
-        by: str = "append_time",
-        on_corrupt: str = "raise",
-        on_gap: str = "raise",
+        by: ByWord = "append_time",
+        on_corrupt: HoleWord = "raise",
+        on_gap: HoleWord = "raise",
         wait_for_topic: bool = False,
         codec: Decoder[object] | Default | None = DEFAULT,
         timeout: Timeout = DEFAULT,
@@ -138,9 +139,9 @@ class Reads(Generic[AnyMessage]):
         start: Bound = "earliest",
         end: Bound = "latest",
         partition: int | None = None,
-        by: str = "append_time",
-        ordered: str | None = None,
-        missing: str = "raise",
+        by: ByWord = "append_time",
+        ordered: OrderWord | None = None,
+        missing: HoleWord = "raise",
         codec: Decoder[object] | Default | None = DEFAULT,
         timeout: Timeout = DEFAULT,
     ) -> object:

@@ -39,7 +39,7 @@ class Replay(Generic[AnyMessage]):
         self._frames: WeakSet[Frame] = WeakSet()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._reader!r}>"
+        return f"<{type(self).__name__} of {self._reader!r}>"
 
     def __enter__(self) -> Replay[AnyMessage]:
         return self

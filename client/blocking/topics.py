@@ -19,6 +19,7 @@ from ...protocol.messages import (
     TopicReply,
 )
 from ...protocol.topic_name import is_internal
+from ..core.arguments import check_flag, check_text, listed
 from ..core.deadline import Deadline
 from ..core.record import to_partition_count
 from ..core.settings import SettingInput, to_settings
@@ -66,7 +67,8 @@ class Topics:
         """
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         full_name = session.directory.full_name(name)
-        request = CreateTopic(full_name, to_partition_count(partitions), to_settings(settings), exist_ok)
+        is_fine = check_flag("exist_ok", exist_ok)
+        request = CreateTopic(full_name, to_partition_count(partitions), to_settings(settings), is_fine)
 
         def doubt() -> None:  # perhaps it was made: then the repeat finds it
             request.exist_ok = True
@@ -99,7 +101,9 @@ class Topics:
     ) -> Topic:
         """Change settings and raise the number of partitions; keys in `reset` follow the broker's default again."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
-        keys = [reset] if isinstance(reset, str) else list(reset)
+        keys = [reset] if isinstance(reset, str) else listed("reset", reset, "settings")
+        for key in keys:
+            check_text("reset", key, '"retention"')
         full_name = session.directory.full_name(name)
         request = AlterTopic(full_name, to_partition_count(partitions), to_settings(settings), keys)
         return _topic_of(session, change(session.link, request, deadline, _nothing))
@@ -116,7 +120,7 @@ class Topics:
         """Delete a topic with all its records, finally. Raises UnknownTopicError unless `missing_ok`."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         full_name = session.directory.full_name(name)
-        may_be_gone = missing_ok
+        may_be_gone = check_flag("missing_ok", missing_ok)
 
         def doubt() -> None:  # perhaps it is gone: then the repeat does not find it
             nonlocal may_be_gone

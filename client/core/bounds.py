@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from ...protocol.messages import OffsetKind, OffsetQuery
-from .record import whole_number
+from .arguments import check_word, whole_number
 from .times import FIRST_US, duration_us, to_us
+from .words import ByWord
 
 Bound = str | int | datetime | timedelta
 """ "earliest", "latest", an offset, a datetime, or a timedelta back from now (its sign does not matter)."""
@@ -56,7 +57,7 @@ def parse_bound(bound: Bound, name: str, now_us: int) -> Point:
                 f'{name}: expected "earliest", "latest", an offset, a datetime or a timedelta, found {bound!r}'
             ) from None
     if isinstance(bound, datetime):
-        return Moment(to_us(bound))
+        return Moment(to_us(bound, name))
     if isinstance(bound, timedelta):
         return Moment(max(now_us - abs(duration_us(bound)), FIRST_US))
     offset = whole_number(bound)
@@ -67,12 +68,21 @@ def parse_bound(bound: Bound, name: str, now_us: int) -> Point:
     return offset
 
 
-def parse_by(by: str) -> By:
+def parse_by(by: ByWord) -> By:
     """Read which time a range goes by."""
-    try:
-        return By(by)
-    except ValueError:
-        raise ValueError(f'by: expected "append_time" or "timestamp", found {by!r}') from None
+    check_word("by", by, [each.value for each in By], '"append_time" or "timestamp"')
+    return By(by)
+
+
+def check_order(start: Point, end: Point | None) -> None:
+    """Raise ValueError for a range that is written backwards: an empty answer would hide the slip."""
+    backwards = (
+        (isinstance(start, int) and isinstance(end, int) and start > end)
+        or (isinstance(start, Moment) and isinstance(end, Moment) and start.time_us > end.time_us)
+        or (start is Edge.LATEST and end is Edge.EARLIEST)
+    )
+    if backwards:
+        raise ValueError("expected start to be before end, found it after")
 
 
 def start_query(point: Point, by: By, topic_id: int, partition: int) -> OffsetQuery:

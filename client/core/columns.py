@@ -17,11 +17,12 @@ import numpy.typing as npt
 from ...protocol.columns import DEDUP_ID
 from ...protocol.dedup_id import NO_DEDUP_ID
 from ..headers import HeadersInput
+from .arguments import checked_column, checked_rows, listed
 from .cutting import DedupIds, Int64s, Table, cut
+from .data import Data
 from .grouping import Chosen, groups, ids_or_none, spread
 from .partitioner import NO_PARTITION, StickyPartitioner, check_chosen_by_id, partitions_of
 from .record import (
-    Data,
     DedupId,
     check_partition,
     check_priority,
@@ -64,16 +65,19 @@ class Columns:
     ) -> None:
         value_list, value_sizes = to_bytes_column(values, "values")
         key_list, key_sizes = (None, None) if keys is None else to_bytes_column(keys, "keys")
-        header_list = None if headers is None else [to_pairs(each) for each in headers]
+        header_list = checked_column("headers", to_pairs, headers, "headers")
         times_us = None if timestamps is None else to_times_us(timestamps)
         ids = None if dedup_ids is None else to_dedup_id_column(dedup_ids)
         self.table = Table(value_list, key_list, header_list, times_us, ids, value_sizes, key_sizes)
         self._largest = _largest(value_sizes) + (0 if key_sizes is None else _largest(key_sizes))
         """No message is larger, its headers aside."""
         lanes, targets = _per_row(priority), _per_row(partition)
-        self.priorities = check_priority(cast("int", priority)) if lanes is None else [*map(check_priority, lanes)]
+        if lanes is not None:
+            self.priorities: int | list[int] = checked_rows("priority", check_priority, lanes)
+        else:
+            self.priorities = check_priority(cast("int", priority))
         if targets is not None:
-            self.partitions: int | list[int] | None = [*map(to_partition, targets)]
+            self.partitions: int | list[int] | None = checked_rows("partition", to_partition, targets)
         else:
             self.partitions = None if partition is None else to_partition(cast("int", partition))
         self._check_lengths()
@@ -132,7 +136,11 @@ class Columns:
     def _asked_partitions(self, topic: str, partitions: int, id_chooses: bool) -> Chosen:
         asked: Chosen
         if isinstance(self.partitions, list):
-            asked = np.array([check_partition(each, partitions, topic) for each in self.partitions], dtype=np.int32)
+
+            def check(each: int, name: str = "partition") -> int:
+                return check_partition(each, partitions, topic, name)
+
+            asked = np.array(checked_rows("partition", check, self.partitions), dtype=np.int32)
         else:
             assert self.partitions is not None
             asked = check_partition(self.partitions, partitions, topic)
@@ -144,12 +152,12 @@ class Columns:
 
 def to_dedup_id_column(column: Iterable[DedupId | None]) -> DedupIds:
     """Return dedup ids as they stand in a batch. Raises TypeError or ValueError that names the row."""
-    if isinstance(column, str | bytes | bytearray | memoryview):
-        raise TypeError(f"dedup_ids: expected a list of ids, found one {type(column).__name__}")
-    hashed = [
-        NO_DEDUP_ID if each is None else to_dedup_id(each, f"dedup_ids[{row}]") for row, each in enumerate(column)
-    ]
+    hashed = checked_rows("dedup_ids", _id_or_none, listed("dedup_ids", column, "ids"))
     return np.frombuffer(b"".join(hashed), dtype=DEDUP_ID)
+
+
+def _id_or_none(dedup_id: DedupId | None, name: str = "dedup_ids") -> bytes:
+    return NO_DEDUP_ID if dedup_id is None else to_dedup_id(dedup_id, name)
 
 
 def _largest(sizes: Int64s) -> int:

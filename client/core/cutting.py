@@ -96,8 +96,8 @@ class Table:
         """Raise MessageTooLargeError if a message is above the limit; a step for each row."""
         keys = repeat(None, len(self)) if self.keys is None else self.keys
         headers = self.headers or repeat([], len(self))
-        for value, key, pairs in zip(self.values, keys, headers, strict=True):
-            check_size(record_bytes(value, key, pairs), limit)
+        for row, (value, key, pairs) in enumerate(zip(self.values, keys, headers, strict=True)):
+            check_size(record_bytes(value, key, pairs), limit, row if len(self) > 1 else None)
 
 
 def cut(table: Table, target: int = TARGET_BYTES) -> Iterator[tuple[int, Table]]:

@@ -53,7 +53,10 @@ class Directory:
 
     def full_name(self, name: str) -> str:
         """Return `namespace/name` of a topic as the user wrote it. Raises InvalidTopicError."""
-        found = self._full_names.get(name)
+        try:
+            found = self._full_names.get(name)
+        except TypeError:  # it has no hash, and so is no name
+            found = None
         if found is None:
             found = full_name(name, self.namespace)
             if len(self._full_names) >= MAX_NAMES:

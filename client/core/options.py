@@ -14,8 +14,10 @@ import numpy.typing as npt
 
 from ..headers import HeadersInput
 from .bounds import Bound
-from .record import Data, DedupId
+from .data import Data
+from .record import DedupId
 from .times import Duration, Timeout
+from .words import ByWord, DurabilityWord, HoleWord, OrderWord
 
 
 class ClientOptions(TypedDict, total=False):
@@ -38,7 +40,7 @@ class RecordOptions(TypedDict, total=False):
     partition: int | None
     timestamp: datetime | None
     dedup_id: DedupId | None
-    durability: str | None
+    durability: DurabilityWord | None
     timeout: Timeout
 
 
@@ -51,7 +53,7 @@ class ColumnOptions(TypedDict, total=False):
     partition: int | Sequence[int] | None
     timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None
     dedup_ids: Iterable[DedupId | None] | None
-    durability: str | None
+    durability: DurabilityWord | None
     timeout: Timeout
 
 
@@ -61,9 +63,9 @@ class ConsumerOptions(TypedDict, total=False):
     start: Bound
     end: Bound | None
     partition: int | None
-    by: str
-    on_corrupt: str
-    on_gap: str
+    by: ByWord
+    on_corrupt: HoleWord
+    on_gap: HoleWord
     wait_for_topic: bool
     timeout: Timeout
 
@@ -74,7 +76,7 @@ class ReplayOptions(TypedDict, total=False):
     start: Bound
     end: Bound
     partition: int | None
-    by: str
-    ordered: str | None
-    missing: str
+    by: ByWord
+    ordered: OrderWord | None
+    missing: HoleWord
     timeout: Timeout

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .bounds import Bound, By, Point, parse_bound, parse_by
+from .arguments import check_flag, check_word
+from .bounds import Bound, By, Point, check_order, parse_bound, parse_by
 from .positions import Policy
 from .subscription import Subscription, TopicChoice
+from .words import ByWord, HoleWord, OrderWord
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +40,23 @@ def consumer_plan(
     start: Bound,
     end: Bound | None,
     partition: int | None,
-    by: str,
-    on_corrupt: str,
-    on_gap: str,
+    by: ByWord,
+    on_corrupt: HoleWord,
+    on_gap: HoleWord,
     wait_for_topic: bool,
     now_us: int,
 ) -> Plan:
     """Return the plan of a consumer. Raises TypeError or ValueError for what cannot be meant."""
+    first, last = parse_bound(start, "start", now_us), None if end is None else parse_bound(end, "end", now_us)
+    check_order(first, last)
     return Plan(
         "consumer",
         Subscription(topics, partition, namespace),
-        parse_bound(start, "start", now_us),
-        None if end is None else parse_bound(end, "end", now_us),
+        first,
+        last,
         parse_by(by),
         Policy(_skips("on_corrupt", on_corrupt), _skips("on_gap", on_gap)),
-        waits_for_topic=wait_for_topic,
+        waits_for_topic=check_flag("wait_for_topic", wait_for_topic),
     )
 
 
@@ -63,20 +67,23 @@ def replay_plan(
     start: Bound,
     end: Bound,
     partition: int | None,
-    by: str,
-    ordered: str | None,
-    missing: str,
+    by: ByWord,
+    ordered: OrderWord | None,
+    missing: HoleWord,
     now_us: int,
 ) -> Plan:
     """Return the plan of a replay. Raises TypeError or ValueError for what cannot be meant."""
     skips = _skips("missing", missing)
-    if ordered not in (None, "time"):
-        raise ValueError(f'ordered: expected None or "time", found {ordered!r}')
+    check_word("ordered", ordered, (None, "time"), 'None or "time"')
+    if not isinstance(topic, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"topic: expected the name of one topic, found {topic!r}")
+    first, last = parse_bound(start, "start", now_us), parse_bound(end, "end", now_us)
+    check_order(first, last)
     return Plan(
         "replay",
         Subscription(topic, partition, namespace),
-        parse_bound(start, "start", now_us),
-        parse_bound(end, "end", now_us),
+        first,
+        last,
         parse_by(by),
         Policy(skips, skips),
         is_exact=not skips,
@@ -84,7 +91,6 @@ def replay_plan(
     )
 
 
-def _skips(name: str, choice: str) -> bool:
-    if choice not in ("raise", "skip"):
-        raise ValueError(f'{name}: expected "raise" or "skip", found {choice!r}')
+def _skips(name: str, choice: HoleWord) -> bool:
+    check_word(name, choice, ("raise", "skip"), '"raise" or "skip"')
     return choice == "skip"

@@ -73,7 +73,11 @@ class Positions:
         return iter(self._positions.values())
 
     def __repr__(self) -> str:
-        return f"<Positions {list(self._positions.values())}>"
+        return f"<Positions in {self}>"
+
+    def __str__(self) -> str:
+        count = len(self._positions)
+        return "no partition yet" if not count else f"{count:,} partition{'' if count == 1 else 's'}"
 
     def add(self, position: Position) -> None:
         """Read one more partition."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from ...protocol.batch import Codec
 from ...protocol.limits import KIB, MIB
-from .record import check_durability, whole_number
+from .arguments import check_word, whole_number
+from .record import check_durability
 from .times import Duration, seconds
+from .words import CompressionWord, DurabilityWord
 
 BATCH_BYTES = 128 * KIB
 BUFFER_BYTES = 32 * MIB
@@ -43,8 +45,8 @@ def producer_options(
     linger: Duration,
     batch_bytes: int,
     buffer_bytes: int,
-    compression: str | None,
-    durability: str | None,
+    compression: CompressionWord | None,
+    durability: DurabilityWord | None,
     max_block: Duration | None,
     delivery_timeout: Duration | None,
 ) -> ProducerOptions:
@@ -52,13 +54,12 @@ def producer_options(
     wait = seconds("linger", linger)
     if wait > MAX_LINGER_S:
         raise ValueError(f"linger: expected at most {MAX_LINGER_S:g} s, found {linger!r}: seconds, not milliseconds?")
-    if compression not in _CODECS:
-        raise ValueError(f'compression: expected None or "zstd", found {compression!r}')
+    check_word("compression", compression, _CODECS, 'None or "zstd"')
     batch = _bytes("batch_bytes", batch_bytes, 1, MAX_BATCH_BYTES)
-    return ProducerOptions(
     limit = _limit("delivery_timeout", delivery_timeout)
     if wait and wait >= limit:
         raise ValueError(f"linger: expected less than delivery_timeout={delivery_timeout!r}, found {linger!r}")
+    return ProducerOptions(
         wait,
         batch,
         _bytes("buffer_bytes", buffer_bytes, batch, MAX_BUFFER_BYTES),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from operator import index
-from typing import SupportsIndex, cast
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -15,13 +14,13 @@ import numpy.typing as npt
 from ...protocol.batch import MAX_PRIORITY, RESERVED_HEADER_PREFIX
 from ...protocol.dedup_id import hash_dedup_id
 from ...protocol.durability import Durability
-from ...protocol.errors import InvalidRequestError, MessageTooLargeError
+from ...protocol.errors import InvalidRequestError, MessageTooLargeError, UnknownPartitionError
 from ...protocol.limits import MAX_HEADER_NAME_BYTES, MAX_HEADERS_PER_MESSAGE
-from ..headers import HeadersInput, HeaderValue, Pair
+from ..headers import Headers, HeadersInput, Pair, pairs_of
+from .arguments import check_word, checked_rows, encoded, listed, whole_number
+from .data import Data, byte_view, to_bytes
 from .times import to_us
-
-Data = bytes | bytearray | memoryview | str | None
-"""What a value or a key may be: bytes-like, text (sent as UTF-8), or None (null, which is not the same as empty)."""
+from .words import DurabilityWord
 
 DedupId = str | bytes
 """What a dedup id may be; text and its UTF-8 bytes are the same id."""
@@ -32,7 +31,9 @@ BLOCK_ROWS = 1_000
 Objects = npt.NDArray[np.object_]
 """A column of bytes or None."""
 
-_TRUTH_VALUES = (bool, np.bool_)
+MAX_WIRE_COUNT = (1 << 31) - 1
+"""How many partitions can be asked for at all."""
+
 _DURABILITIES = {durability.word: int(durability) for durability in Durability}
 _PLAIN = frozenset({bytes, type(None)})
 
@@ -73,7 +74,7 @@ def make_record(
         pairs,
         check_priority(priority),
         None if partition is None else to_partition(partition),
-        now_us if timestamp is None else to_us(timestamp),
+        now_us if timestamp is None else to_us(timestamp, "timestamp"),
         timestamp is not None,
         record_bytes(data, key_data, pairs),
         None if dedup_id is None else to_dedup_id(dedup_id),
@@ -83,29 +84,14 @@ def make_record(
 def to_dedup_id(dedup_id: DedupId, name: str = "dedup_id") -> bytes:
     """Return the 16 bytes of a dedup id. Raises TypeError, or ValueError for an empty one."""
     if isinstance(dedup_id, str):
-        given = dedup_id.encode()
+        given = encoded(dedup_id, name)
     elif isinstance(dedup_id, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
-        given = dedup_id
+        given = bytes(dedup_id)
     else:
         raise TypeError(f"{name}: expected str or bytes, found {type(dedup_id).__name__}")
     if not given:
         raise ValueError(f"{name}: expected at least one byte, found none; None means no dedup id")
     return hash_dedup_id(given)
-
-
-def to_bytes(data: Data, name: str) -> bytes | None:
-    """Return a value or key as it is sent. Raises TypeError that says what to do with other types."""
-    if data is None or type(data) is bytes:
-        return data
-    if isinstance(data, str):
-        return data.encode()
-    try:
-        return bytes(memoryview(data))
-    except TypeError:
-        raise TypeError(
-            f"{name}: expected bytes, str or None, found {type(data).__name__}; "
-            "encode it first, or give a codec=, such as tidelog.codecs.Json()"
-        ) from None
 
 
 def to_bytes_column(column: Iterable[Data], name: str) -> tuple[Objects, npt.NDArray[np.int64]]:
@@ -118,9 +104,9 @@ def to_bytes_column(column: Iterable[Data], name: str) -> tuple[Objects, npt.NDA
     lengths, takes 70 ns an entry, this 45. The sizes serve for the limit, for cutting and for the offsets in the
     batch: each of these took 20 ns an entry when it asked for itself.
     """
-    if isinstance(column, str | bytes | bytearray | memoryview):
+    if byte_view(column) is not None:
         raise TypeError(f"{name}: expected a list of messages, found one {type(column).__name__}")
-    entries: list[Data] = list(column)
+    entries = listed(name, column, "messages")
     kept = np.fromiter(entries, dtype=np.object_, count=len(entries))
     sizes = np.empty(len(entries), dtype=np.int64)
     for at in range(0, len(entries), BLOCK_ROWS):
@@ -141,103 +127,82 @@ def _sizes(entries: list[bytes | None]) -> npt.NDArray[np.int64]:
     return np.frombuffer(packed, dtype=np.int64)
 
 
-def to_pairs(headers: HeadersInput | None) -> list[Pair]:
-    """Return headers as they are sent. Raises TypeError, or InvalidRequestError that names the limit."""
+def to_pairs(headers: HeadersInput | None, name: str = "headers") -> list[Pair]:
+    """Return headers as they are sent. Raises TypeError, ValueError, or InvalidRequestError that names the limit."""
     if headers is None:
         return []
-    if isinstance(headers, str | bytes):
-        raise TypeError(f"headers: expected a mapping or pairs, found {type(headers).__name__}")
-    is_mapping = isinstance(headers, Mapping)
-    source = cast("Mapping[str, HeaderValue]", headers).items() if is_mapping else map(_two, headers)
-    pairs = [(_header_name(name), to_bytes(value, f"headers[{name!r}]")) for name, value in source]
+    pairs = [*headers.items()] if isinstance(headers, Headers) else pairs_of(headers, name)
+    for header, _ in pairs:
+        _check_header_name(header, name)
     if len(pairs) > MAX_HEADERS_PER_MESSAGE:
         raise InvalidRequestError(
-            f"expected at most {MAX_HEADERS_PER_MESSAGE} headers in a message, found {len(pairs)}",
+            f"{name}: expected at most {MAX_HEADERS_PER_MESSAGE} headers in a message, found {len(pairs)}",
             stored=False,
             limit=MAX_HEADERS_PER_MESSAGE,
         )
     return pairs
 
 
-def _two(pair: object) -> tuple[str, HeaderValue]:
-    if isinstance(pair, tuple | list) and len(cast("Sequence[object]", pair)) == 2:
-        name, value = cast("Sequence[object]", pair)
-        return cast("tuple[str, HeaderValue]", (name, value))
-    raise TypeError(f"headers: expected pairs of a name and a value, found {pair!r}")
-
-
-def _header_name(name: str) -> str:
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"headers: expected a str as a header's name, found {type(name).__name__}")
-    if name.startswith(RESERVED_HEADER_PREFIX):
+def _check_header_name(header: str, name: str) -> None:
+    if header.startswith(RESERVED_HEADER_PREFIX):
         raise InvalidRequestError(
-            f'header names that begin with "{RESERVED_HEADER_PREFIX}" are the broker\'s own, found {name!r}',
+            f'{name}: header names that begin with "{RESERVED_HEADER_PREFIX}" are the broker\'s own, found {header!r}',
             stored=False,
         )
-    size = len(name.encode())
+    size = len(header.encode())
     if size > MAX_HEADER_NAME_BYTES:
         raise InvalidRequestError(
-            f"expected header names of at most {MAX_HEADER_NAME_BYTES} bytes, found one of {size}",
+            f"{name}: expected header names of at most {MAX_HEADER_NAME_BYTES} bytes, found one of {size}",
             stored=False,
             limit=MAX_HEADER_NAME_BYTES,
         )
-    return name
 
 
-def whole_number(found: object) -> int | None:
-    """Return a whole number of any kind (numpy's too) as an int; None for what only looks like one."""
-    if type(found) is int:
-        return found
-    if isinstance(found, _TRUTH_VALUES):
-        return None
-    try:
-        return index(cast("SupportsIndex", found))
-    except TypeError:
-        return None
-
-
-def check_priority(priority: int) -> int:
+def check_priority(priority: int, name: str = "priority") -> int:
     """Return a priority as a plain int. Raises TypeError or ValueError: nothing is rounded or clamped."""
     found = whole_number(priority)
     if found is None:
-        raise TypeError(f"priority: expected a whole number from 0 to {MAX_PRIORITY}, found {priority!r}")
+        raise TypeError(f"{name}: expected a whole number from 0 to {MAX_PRIORITY}, found {priority!r}")
     if not 0 <= found <= MAX_PRIORITY:
-        raise ValueError(f"priority: expected 0 to {MAX_PRIORITY}, found {priority}")
+        raise ValueError(f"{name}: expected 0 to {MAX_PRIORITY}, found {priority}")
     return found
 
 
-def check_partition(partition: int, partitions: int, topic: str) -> int:
-    """Return a partition as a plain int. Raises TypeError or ValueError that says which there are."""
-    found = to_partition(partition)
+def check_partition(partition: int, partitions: int, topic: str, name: str = "partition") -> int:
+    """Return a partition as a plain int. Raises TypeError, or UnknownPartitionError that says which there are."""
+    found = to_partition(partition, name)
     if not 0 <= found < partitions:
-        raise ValueError(f"partition: expected 0 to {partitions - 1} in topic {topic!r}, found {partition}")
+        raise UnknownPartitionError(
+            f"{name}: expected 0 to {partitions - 1} in topic {topic!r}, found {partition}", stored=False
+        )
     return found
 
 
-def to_partition(partition: int) -> int:
+def to_partition(partition: int, name: str = "partition") -> int:
     """Return a partition as a plain int. Raises TypeError."""
     found = whole_number(partition)
     if found is None:
-        raise TypeError(f"partition: expected a whole number, found {partition!r}")
+        raise TypeError(f"{name}: expected a whole number, found {partition!r}")
     return found
 
 
 def to_partition_count(partitions: int | None) -> int | None:
-    """Return how many partitions a topic is to have as a plain int. Raises TypeError."""
+    """Return how many partitions a topic is to have as a plain int. Raises TypeError, or ValueError for more than can
+    be said to a broker, which knows how many it takes."""
     found = None if partitions is None else whole_number(partitions)
     if found is None and partitions is not None:
         raise TypeError(f"partitions: expected a whole number, found {partitions!r}")
+    if found is not None and not -MAX_WIRE_COUNT <= found <= MAX_WIRE_COUNT:
+        raise ValueError(f"partitions: expected at most {MAX_WIRE_COUNT}, found {found}")
     return found
 
 
-def check_durability(durability: str | None) -> int:
+def check_durability(durability: DurabilityWord | None) -> int:
     """Return the number on the wire of a durability word; 0 for the topic's own."""
     if durability is None:
         return 0
-    found = _DURABILITIES.get(durability)
-    if found is None:
-        raise ValueError(f"durability: expected received, written or synced, found {durability!r}")
-    return found
+    check_word("durability", durability, _DURABILITIES, "received, written or synced")
+    return _DURABILITIES[durability]
 
 
 def record_bytes(value: bytes | None, key: bytes | None, pairs: Sequence[Pair]) -> int:
@@ -248,11 +213,12 @@ def record_bytes(value: bytes | None, key: bytes | None, pairs: Sequence[Pair]) 
     return size
 
 
-def check_size(size: int, limit: int) -> None:
-    """Raise MessageTooLargeError for a message above the limit."""
+def check_size(size: int, limit: int, row: int | None = None) -> None:
+    """Raise MessageTooLargeError for a message above the limit; `row` is its place in a call of many."""
     if size > limit:
+        where = "" if row is None else f"values[{row}]: "
         raise MessageTooLargeError(
-            f"expected messages of at most {limit} bytes (key, value and headers), found one of {size}",
+            f"{where}expected messages of at most {limit} bytes (key, value and headers), found one of {size}",
             stored=False,
             max_message_bytes=limit,
             found=size,
@@ -261,15 +227,19 @@ def check_size(size: int, limit: int) -> None:
 
 def to_times_us(timestamps: Iterable[datetime] | npt.NDArray[np.datetime64]) -> npt.NDArray[np.int64]:
     """Return a column of times as int64 microseconds. An array must be datetime64, taken as UTC."""
-    if isinstance(timestamps, np.ndarray):
-        column = cast("npt.NDArray[np.datetime64]", timestamps)
-        if column.dtype.kind != "M":
-            raise TypeError(f"timestamps: expected datetimes or a datetime64 array, found one of {column.dtype}")
-        if bool(np.isnat(column).any()):
-            raise ValueError("timestamps: expected a time in every entry, found NaT")
-        _check_years(column)
-        return column.astype("datetime64[us]").view(np.int64)
-    return np.array([to_us(moment) for moment in timestamps], dtype=np.int64)
+    if not isinstance(timestamps, np.ndarray):
+        return np.array(checked_rows("timestamps", to_us, listed("timestamps", timestamps, "datetimes")), np.int64)
+    column = cast("npt.NDArray[np.datetime64]", timestamps)
+    if column.dtype.kind != "M" or column.ndim != 1:
+        raise TypeError(
+            "timestamps: expected datetimes or a datetime64 array in one row,"
+            f" found one of {column.dtype} in {column.ndim} dimensions"
+        )
+    missing = np.isnat(column)
+    if bool(missing.any()):
+        raise ValueError(f"timestamps[{int(np.argmax(missing))}]: expected a time in every entry, found NaT")
+    _check_years(column)
+    return column.astype("datetime64[us]").view(np.int64)
 
 
 def _check_years(column: npt.NDArray[np.datetime64]) -> None:

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 from ...protocol.errors import InvalidTopicError
 from ...protocol.topic_settings import DURATION_KEYS, SettingValue, check_settings, parse_setting
-from .times import duration_us
+from .arguments import whole_number
+from .times import duration_us, to_seconds
 
 SettingInput = str | int | float | timedelta | None
 """`"7d"` or a timedelta or seconds for durations, `"10GiB"` or bytes for sizes, a word, or None for no limit."""
@@ -27,14 +28,22 @@ def _to_value(key: str, value: SettingInput) -> SettingValue:
         if key not in DURATION_KEYS:
             raise InvalidTopicError(f"{key}: expected no duration, found {value!r}", key=key)
         return duration_us(value)
-    if isinstance(value, bool):
+    if value is None:
+        return None
+    whole, number = whole_number(value), to_seconds(value)
+    if whole is None and number is None:
         raise InvalidTopicError(f"{key}: expected a number or text, found {value!r}", key=key)
-    if value is None or key not in DURATION_KEYS:
-        return value if not isinstance(value, float) else _whole(key, value)
-    return duration_us(timedelta(seconds=value))
-
-
-def _whole(key: str, value: float) -> int:
-    if not value.is_integer():
+    if key in DURATION_KEYS:
+        return _microseconds(key, value if whole is None else whole)
+    if whole is None and not (number is not None and number.is_integer()):
         raise InvalidTopicError(f"{key}: expected a whole number, found {value!r}", key=key)
-    return int(value)
+    return int(value) if whole is None else whole
+
+
+def _microseconds(key: str, given: float) -> int:
+    try:
+        return duration_us(timedelta(seconds=float(given)))
+    except (ValueError, OverflowError):
+        raise InvalidTopicError(
+            f"{key}: expected seconds that a timedelta can hold, found {given!r}", key=key
+        ) from None

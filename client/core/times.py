@@ -6,6 +6,7 @@ Only integers are computed with: a float product would lose the last microsecond
 from __future__ import annotations
 
 import math
+import numbers
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final
@@ -35,19 +36,20 @@ Timeout = Duration | None | Default
 """Seconds or a timedelta; None waits for ever; left out, it is the client's own `timeout`."""
 
 
-def to_us(moment: datetime) -> int:
+def to_us(moment: datetime, name: str = "") -> int:
     """Return an aware datetime as microseconds since the epoch. Raises ValueError that shows how to make it aware, or
-    for one that its zone carries out of the calendar: nobody could read it back."""
+    for one that its zone carries out of the calendar: nobody could read it back. `name` is the argument's."""
+    where = name and f"{name}: "
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"expected a datetime, found {type(moment).__name__}")
+        raise TypeError(f"{where}expected a datetime, found {type(moment).__name__}")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise ValueError(
-            f"expected a datetime with a time zone, found {moment!r};"
+            f"{where}expected a datetime with a time zone, found {moment!r};"
             " write datetime.now(timezone.utc), or value.replace(tzinfo=timezone.utc) if it is in UTC"
         )
     time_us = (moment - EPOCH) // _MICROSECOND
     if not FIRST_US <= time_us <= LAST_US:
-        raise ValueError(f"expected a time in the years 1 to 9999 of UTC, found {moment.isoformat()}")
+        raise ValueError(f"{where}expected a time in the years 1 to 9999 of UTC, found {moment.isoformat()}")
     return time_us
 
 
@@ -63,15 +65,25 @@ def duration_us(duration: timedelta) -> int:
 
 def seconds(name: str, duration: Duration) -> float:
     """Return a duration in seconds. Raises TypeError or ValueError that names the argument."""
-    if isinstance(duration, timedelta):
-        found = duration.total_seconds()
-    elif isinstance(duration, bool) or not isinstance(duration, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+    found = duration.total_seconds() if isinstance(duration, timedelta) else to_seconds(duration)
+    if found is None:
         raise TypeError(f"{name}: expected seconds or a timedelta, found {duration!r}")
-    else:
-        found = float(duration)
     if math.isnan(found) or found < 0:
         raise ValueError(f"{name}: expected 0 or more seconds, found {duration!r}")
     return found
+
+
+def to_seconds(number: object) -> float | None:
+    """Return a number of any kind (numpy's too) as a float, infinite where it is too large for one; None for what is
+    none, and for a truth value."""
+    if isinstance(number, bool) or not isinstance(number, numbers.Real):
+        return None
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+    except TypeError:  # numpy's timedelta64 passes for an integer
+        return None
 
 
 def timeout_seconds(timeout: Timeout, default: float | None) -> float | None:

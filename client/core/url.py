@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...protocol.errors import InvalidTopicError, UnsupportedError
+from ...protocol.limits import MAX_NAME_BYTES
 from ...protocol.topic_name import DEFAULT_NAMESPACE, MAX_PART_LENGTH, full_name
+from .arguments import check_flag, check_text, encoded, listed
 
 DEFAULT_PORT = 9440
 DEFAULT_HOST = "localhost"
@@ -38,7 +40,8 @@ class Target:
 
 
 def parse_server(text: str) -> Server:
-    """Read `host`, `host:port`, `[::1]:port`. Raises ValueError that shows the form."""
+    """Read `host`, `host:port`, `[::1]:port`. Raises TypeError, or ValueError that shows the form."""
+    check_text("servers", text, '"host:9440"')
     host, port = text.strip(), ""
     if host.startswith("["):
         host, bracket, rest = host[1:].partition("]")
@@ -76,7 +79,8 @@ def parse_url(text: str) -> Target:
 
 
 def check_namespace(namespace: str) -> None:
-    """Raise ValueError unless topics can be in this namespace."""
+    """Raise TypeError or ValueError unless topics can be in this namespace."""
+    check_text("namespace", namespace, '"shop"')
     try:
         full_name("t", namespace)
     except InvalidTopicError:
@@ -96,7 +100,7 @@ def target(
 ) -> Target:
     """Return where to connect: the argument, else the environment's TIDELOG_URL, else localhost:9440.
 
-    What is given by name wins over what the URL says. Raises ValueError for what cannot be read, and
+    What is given by name wins over what the URL says. Raises TypeError or ValueError for what cannot be read, and
     UnsupportedError for what this version does not speak.
     """
     if url is not None and not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -105,15 +109,29 @@ def target(
         raise ValueError("expected url or servers, found both")
     if isinstance(servers, str):
         raise TypeError(f'expected a list of servers such as ["{servers}"], found a string')
+    addresses = None if servers is None else listed("servers", servers, "addresses")
     found = parse_url(url or (from_environment if servers is None else None) or DEFAULT_HOST)
-    if servers is not None:
-        if not servers:
+    if addresses is not None:
+        if not addresses:
             raise ValueError("expected at least one server, found none")
-        found = Target(tuple(parse_server(each) for each in servers))
+        found = Target(tuple(parse_server(each) for each in addresses))
     if namespace is not None:
         check_namespace(namespace)
-    if found.tls or tls:
+    if found.tls or (tls is not None and check_flag("tls", tls)):
         raise UnsupportedError("TLS is not there yet: connect with tidelog:// inside a network you trust")
+    if token is not None:
+        check_text("token", token, "the broker's operator gave you")
     if found.token is not None or token is not None:
         raise UnsupportedError("tokens are not there yet: leave the token out")
     return Target(found.servers, namespace or found.namespace)
+
+
+def checked_name(client_name: str | None) -> str | None:
+    """Return what a client calls itself. Raises TypeError, or ValueError for a name that no greeting holds."""
+    if client_name is None:
+        return None
+    check_text("client_name", client_name, '"billing-7"')
+    size = len(encoded(client_name, "client_name"))
+    if size > MAX_NAME_BYTES:
+        raise ValueError(f"client_name: expected at most {MAX_NAME_BYTES} bytes, found {size}")
+    return client_name

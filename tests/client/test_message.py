@@ -109,3 +109,42 @@ def test_receipts_by_row_and_by_column() -> None:
         batch[3]
     assert pickle.loads(pickle.dumps(batch[0])) == batch[0]
     assert Receipt("t", 0, None, 0, "synced", schedule_id="t/0@s17").id == "t/0@s17"
+
+
+def test_views_of_headers_keep_repeats() -> None:
+    """Names, values and pairs in order; as sets they are what they hold, however often."""
+    headers = Headers([("a", b"1"), ("a", b"2"), ("b", None)])
+    assert list(headers.keys()) == ["a", "a", "b"]
+    assert list(headers.values()) == [b"1", b"2", None]
+    assert (b"2" in headers.values(), b"3" in headers.values(), len(headers.values())) == (True, False, 3)
+    assert headers.keys() == {"a", "b"}
+    assert headers.keys() <= {"a", "b"}
+    assert not headers.keys() > {"a", "b"}
+    assert headers.keys() < {"a", "b", "c"}
+    assert headers.keys() & {"a", "c"} == {"a"}
+    assert Headers([("a", b"1"), ("a", b"1")]).items() == {("a", b"1")}
+    assert dict(headers) == {"a": b"1", "b": None}
+
+
+def test_headers_are_made_of_what_headers_may_be() -> None:
+    """A mapping, pairs, other headers; text becomes bytes, and anything else is refused in words."""
+    expected = Headers([("ab", b"1"), ("c", None)])
+    assert Headers({"ab": b"1", "c": None}) == Headers([["ab", bytearray(b"1")], ("c", None)]) == expected
+    assert Headers(expected) == Headers({"ab": "1", "c": None}) == expected
+    assert Headers({"ab": b"1"})["ab"] == b"1"
+    for wrong in ("ab", b"ab", 5, None, ["ab"], [("a", b"1", b"2")], [(b"a", b"1")], {"a": 5}, {"a": np.int64(5)}):
+        with pytest.raises(TypeError, match=r"headers.*: expected"):
+            Headers(wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"headers\['a'\]: expected text that UTF-8 can hold"):
+        Headers({"a": "\ud800"})
+
+
+def test_headers_equal_only_what_holds_the_same_pairs() -> None:
+    """Empty ones equal no empty text; equal tuples hash alike."""
+    assert Headers() != ""
+    assert Headers() != b""
+    assert Headers() == [] == Headers()
+    assert Headers() == {}
+    pairs = (("x", b"1"), ("x", b"2"))
+    assert Headers(pairs) == pairs
+    assert hash(Headers(pairs)) == hash(pairs)

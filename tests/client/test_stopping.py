@@ -14,7 +14,7 @@ import pytest
 
 from tests.client.fake_broker import FakeBroker
 from tests.client.flavours import FLAVOURS, World, store
-from tidelog import stop_on_signals
+from tidelog import Consumer, stop_on_signals
 from tidelog.protocol.messages import Fetch
 
 BLOCKING = """
@@ -173,3 +173,9 @@ def test_what_can_be_stopped() -> None:
         stop_on_signals(wrong)
     with pytest.raises(TypeError, match="found nothing"):
         stop_on_signals()
+
+
+def test_a_class_has_nothing_to_stop() -> None:
+    """Its `stop` needs an object, which a signal would find out too late."""
+    with pytest.raises(TypeError, match=r"expected an object with stop\(\), found the class Consumer"):
+        stop_on_signals(Consumer)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def test_every_key_is_exercised_above():
     [
         ("retention", "7", "retention: expected a duration"),
         ("retention", "1ms", "retention: expected 1s to"),
-        ("segment_bytes", "1KiB", "segment_bytes: expected 64KiB to 1GiB, found 1024"),
+        ("segment_bytes", "1KiB", "segment_bytes: expected 64KiB to 1GiB, found 1KiB"),
         ("segment_bytes", "none", "segment_bytes: expected a size"),
         ("durability", "fsync", "durability: expected received, written or synced, found 'fsync'"),
         ("max_message_bytes", "17MiB", "max_message_bytes: expected 1B to 16MiB"),

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from .topic import BenchTopic
 if TYPE_CHECKING:
     from ...blocking.client import Client
     from ...blocking.consumer import Consumer
+    from ...core.words import DurabilityWord
     from ...delivery import DeliveryReport
 
 READ_MESSAGES = 10_000
@@ -44,7 +45,7 @@ class Sending:
     payloads: Payloads
     shares: Sequence[int]
     batch: int
-    durability: str | None
+    durability: DurabilityWord | None
     places: Places
     values: list[list[bytes]]
     promised: str = ""
@@ -61,7 +62,8 @@ class Sending:
     ) -> Sending:
         """Make every message."""
         values = [[payloads.make(caller, number) for number in range(share)] for caller, share in enumerate(shares)]
-        return cls(client, topic, payloads, shares, batch, durability, Places(shares), values)
+        word = cast("DurabilityWord | None", durability)
+        return cls(client, topic, payloads, shares, batch, word, Places(shares), values)
 
     def many(self, caller: Caller) -> None:
         """Send a caller's messages by `produce_many`, a batch a call."""
