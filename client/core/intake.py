@@ -269,6 +269,7 @@ class Buffer:
         for batch in sorted(self.ledger.open, key=lambda each: each.number):
             if not batch.is_settled and batch not in self.ledger.returned:
                 self._outbox.submit_once(batch.topic.id, batch)
+        self.ledger.is_in_doubt = False
 
     # -- looking ---------------------------------------------------------------------------------------------------
 

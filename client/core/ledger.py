@@ -203,4 +203,3 @@ class Ledger:
                 mark.left = sum(each.number <= mark.number for each in self.open)
                 if not mark.left:
                     mark.finish()
-        self.is_in_doubt = False

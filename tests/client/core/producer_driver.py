@@ -86,8 +86,14 @@ class Producer:
             return False
         self.wire.clear()
         self.outbox.lost()
-        self.buffer.recount()
+        self.ledger.is_in_doubt = True
+        self.set_right()
         return True
+
+    def set_right(self) -> None:
+        """Do what is done before the next change."""
+        if self.ledger.is_in_doubt:
+            self.buffer.recount()
 
     def follow(self, topic_id: int = 8) -> None:
         """Take over the topic that has the name now, and send what came back there."""

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from tests.client.core.producer_driver import Producer
+from tests.client.core.interrupting import interrupted
+from tests.client.core.producer_driver import FILES, Producer
 
 from tidelog.client.core.ledger import Mark
 from tidelog.protocol.errors import UnknownTopicIdError
@@ -125,15 +126,18 @@ def test_following_a_topic_may_be_interrupted_anywhere(*, reports: bool) -> None
 @each_kind
 def test_setting_it_right_may_be_interrupted_too(*, reports: bool) -> None:
     """A second Ctrl-C strikes while what the first one left is counted anew: it is counted anew again."""
-    for first in (5, 12, 40, 60, 90):
-
-        def prepare(first: int = first) -> Producer:
-            producer = lingering(reports=reports)
-            assert producer.interrupt(first, producer.cut)
-            producer.ledger.bytes = 0
-            return producer
-
-        for producer in at_every_line(prepare, lambda producer: producer.buffer.recount()):
+    for lines in (5, 40, 90):
+        for number in count(1):
+            producer = returned(reports=reports)
+            assert interrupted(lines, producer.follow, FILES)
+            producer.outbox.lost()
+            producer.ledger.is_in_doubt = True
+            was_struck = interrupted(number, producer.buffer.recount, FILES)
+            assert producer.ledger.is_in_doubt == was_struck
+            producer.set_right()
             producer.finish()
             assert producer.broker.stored == producer.sent
             producer.check_the_account()
+            if not was_struck:
+                break
+        assert number > 50
