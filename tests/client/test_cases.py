@@ -17,7 +17,7 @@ import pytest
 from tests.client.fake_broker import FakeBroker
 from tests.client.flavours import FLAVOURS, World, finish
 from tests.helpers.broker_process import BrokerProcess, broker_process
-from tidelog import Client, InvalidRequestError, MessageTooLargeError
+from tidelog import Client, DeliveryError, InvalidRequestError, MessageTooLargeError
 
 pytestmark = pytest.mark.process
 
@@ -276,6 +276,49 @@ async def test_new_partitions_are_read_from_their_first_message(world: World, ur
                     assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
                 assert await consumer.lag() == {(topic, partition): 0 for partition in range(3)}
             assert keyed == {0, 1, 2}
+
+
+@everywhere
+async def test_a_running_producer_spreads_to_new_partitions(world: World, url: str, topic: str) -> None:
+    """Case 36: without a restart, flushed or lingering, it puts each key where `produce` does, and one key's messages
+    are in order in each of its partitions."""
+    async with world.client(url) as client:
+        await client.topics.create(topic, partitions=1)
+        async with client.producer() as producer:
+            await producer.send(topic, b"0", key=b"a")
+            await producer.flush()
+            await client.topics.set(topic, partitions=3)
+            for at in range(1, 601):
+                await producer.send(topic, b"%d" % at, key=b"%d" % (at % 20))
+                if at % 100 == 0:
+                    await producer.flush()
+        places = {at: (await client.produce(topic, b"1000", key=b"%d" % at)).partition for at in range(20)}
+        last: dict[tuple[int, bytes | None], int] = {}
+        async with client.consumer(topic, end="latest") as consumer:
+            async for message in consumer:
+                at = int(message.value)
+                assert last.get((message.partition, message.key), -1) < at
+                last[message.partition, message.key] = at
+                if 500 < at <= 600:
+                    assert message.partition == places[at % 20]
+        assert {partition for partition, _ in last} == {0, 1, 2}
+
+
+@everywhere
+async def test_one_message_too_large_fails_alone_at_a_real_broker(world: World, url: str, topic: str) -> None:
+    """The limit is lowered while a producer runs: of one batch the small messages are stored, and the other raised."""
+    async with world.client(url) as client:
+        await client.topics.create(topic, partitions=1)
+        producer = client.producer(linger=1)
+        await producer.send(topic, b"first")
+        await producer.flush()
+        await client.topics.set(topic, max_message_bytes=1024)
+        for value in (b"small", b"x" * 5_000, b"small too"):
+            await producer.send(topic, value)
+        with pytest.raises(DeliveryError, match="not delivered: 1 message, the first because: expected messages of"):
+            await producer.close()
+        async with client.consumer(topic, end="latest") as consumer:
+            assert [message.value async for message in consumer] == [b"first", b"small", b"small too"]
 
 
 @everywhere
