@@ -28,7 +28,8 @@ from .rows import Extras, Messages
 from .times import from_us
 
 MAX_REROUTES = 3
-"""How often a batch follows its topic to another id; more often it is not somebody who made the topic again."""
+"""How often a batch follows its topic to another id, and how often it is sent again under one that the broker still
+names; more often it is not somebody who made the topic again."""
 
 DEFAULT_PRIORITY = 4
 
@@ -83,6 +84,7 @@ class Consignment(Parcel):
         "promised",
         "reroutes",
         "result",
+        "returns",
         "topic",
     )
 
@@ -105,7 +107,8 @@ class Consignment(Parcel):
         self.size, self.codec = size, owner.codec
         self.owner, self.topic, self.messages = owner, topic, messages
         self.number = 0
-        self.reroutes = 0
+        self.reroutes = self.returns = 0
+        """To how many ids it followed, and how often it came back from this one and was sent there again."""
         self.result: BatchResult | None = None
         self.promised = 0
         self.error: TidelogError | None = None
@@ -131,7 +134,7 @@ class Consignment(Parcel):
         """It is not stored, or that is not known; if its topic has another id now, it may follow."""
         if self.is_settled:
             return
-        if isinstance(error, UnknownTopicIdError) and self.reroutes < MAX_REROUTES:
+        if isinstance(error, UnknownTopicIdError) and max(self.reroutes, self.returns) < MAX_REROUTES:
             self.owner.give_back(self)
             return
         self.error = type(error)(error.message, **{**error.details, **details})
@@ -144,8 +147,9 @@ class Consignment(Parcel):
             return False
         others = [self._part(rows) for rows in found.others]
         guilty = [self._part(found.guilty)] if found.guilty else []
-        self.pieces = [*others, *guilty]
-        self.parts = [*others]
+        pieces = [*others, *guilty]
+        parts: list[Parcel] = [*others]
+        self.pieces, self.parts = pieces, parts  # together: if Ctrl-C strikes, lane and ledger are of one mind
         self.owner.follow(self, self.pieces)
         for each in guilty:
             each.refused(error, stored=False)
@@ -171,7 +175,7 @@ class Consignment(Parcel):
             began_us=self.timestamp_us,
             deadline=self.deadline,
         )
-        part.order, part.reroutes = self.order, self.reroutes
+        part.order, part.reroutes, part.returns = self.order, self.reroutes, self.returns
         return part
 
     def failures(self, most: int) -> list[FailedMessage]:

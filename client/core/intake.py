@@ -250,8 +250,9 @@ class Buffer:
                 began_us=batch.timestamp_us,
                 deadline=batch.deadline,
             )
+            is_new = intake.topic.id != batch.topic.id  # not so if it was looked up before that one was gone too
             for each in fresh:
-                each.reroutes = batch.reroutes + 1
+                each.reroutes, each.returns = batch.reroutes + is_new, 0 if is_new else batch.returns + 1
             batch.pieces = fresh
             self.ledger.follow(batch, fresh)
             for each in fresh:

@@ -141,3 +141,33 @@ def test_setting_it_right_may_be_interrupted_too(*, reports: bool) -> None:
             if not was_struck:
                 break
         assert number > 50
+
+
+def test_a_topic_that_is_made_again_and_again_is_followed_by_its_ids() -> None:
+    """An answer that is out of date, and names the same id twice, takes none of the three new ids from a batch."""
+    producer = returned(reports=False)
+    for topic_id in (8, 8, 9):
+        producer.follow(topic_id)
+        producer.pump()
+        while producer.wire:
+            producer.answer(UnknownTopicIdError("gone"))
+            producer.pump()
+    producer.follow(10)
+    producer.finish()
+    assert producer.broker.stored == producer.sent
+    producer.check_the_account()
+
+
+@pytest.mark.parametrize("ids", [(8, 8, 8, 8), (8, 9, 10)], ids=["the same", "new ones"])
+def test_a_topic_is_not_followed_for_ever(ids: tuple[int, ...]) -> None:
+    """A broker that names an id and refuses it, or always another: then the batches fail."""
+    producer = returned(reports=False)
+    for topic_id in ids:
+        assert producer.ledger.returned
+        producer.follow(topic_id)
+        producer.pump()
+        while producer.wire:
+            producer.answer(UnknownTopicIdError("gone"))
+            producer.pump()
+    producer.check_the_account(failed=len(producer.sent))
+    assert producer.broker.stored == []
