@@ -21,6 +21,8 @@ from generated import write_or_check
 
 import tidelog
 from tidelog import codecs
+from tidelog.client import headers
+from tidelog.client.core import bounds, data, record, subscription, times, words
 
 PAGE = Path(__file__).resolve().parent / "api.md"
 
@@ -36,6 +38,17 @@ durations timedeltas or seconds. Every error is a [TidelogError](errors.md).
 FIRST = ("Client", "Producer", "Consumer", "Replay", "Topics", "Message", "MessageBatch")
 """These in front, in the order in which a user meets them; the rest by name."""
 
+ALIASES = (
+    (data, ("Data",)),
+    (headers, ("HeadersInput",)),
+    (record, ("DedupId",)),
+    (times, ("Duration", "Timeout")),
+    (bounds, ("Bound",)),
+    (subscription, ("TopicChoice",)),
+    (words, tuple(name for name in vars(words) if name.endswith("Word"))),
+)
+"""Types that have a name in the signatures, and where that is given."""
+
 INSIDE = frozenset({"deadline", "inherited", "open_session"})
 """What the client's own parts call of each other."""
 
@@ -49,7 +62,23 @@ def page() -> str:
     ordered = [name for name in FIRST if name in things] + sorted(things.keys() - set(FIRST))
     sections = [section(name, things[name]) for name in ordered]
     sections += [section(f"codecs.{name}", thing) for name, thing in exported(codecs.__all__, codecs)]
-    return "\n".join([INTRODUCTION, *sections])
+    return "\n".join([INTRODUCTION, *sections, *aliases()])
+
+
+def aliases() -> list[str]:
+    """Return the section of the types that have a name."""
+    rows = [
+        f"| `{name}` | `{str(annotation_of(getattr(module, name))).replace('|', chr(92) + '|')}` |"
+        for module, names in ALIASES
+        for name in names
+    ]
+    return ["## Types by name", "", "| name | stands for |", "| --- | --- |", *rows, ""]
+
+
+def annotation_of(alias: object) -> str:
+    """Return an alias as it would be written out."""
+    text = re.sub(r"<class '([^']+)'>", r"\1", str(alias)).replace("NoneType", "None")
+    return re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Za-z])", "", text)
 
 
 def exported(names: list[str], module: types.ModuleType) -> Iterator[tuple[str, object]]:

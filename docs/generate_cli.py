@@ -52,7 +52,8 @@ where that is a terminal.
 
 | code | meaning |
 | --- | --- |
-| 0 | done; also when whoever read the output stopped reading (`\\| head`), except of `produce --receipts` before all is sent |
+| 0 | done; also when whoever read the output stopped reading (`\\| head`), except of `produce --receipts` \
+before all is sent |
 | 1 | failed, with one line on standard error: `tidelog: UNKNOWN_TOPIC: no topic "ordrs" on localhost:9440; \
 did you mean "orders"?`; [errors.md](errors.md) lists the codes |
 | 2 | wrong usage, with one line on standard error: `tidelog: USAGE: ...` |
