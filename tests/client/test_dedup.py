@@ -205,7 +205,7 @@ def test_an_outcome_is_asked_for_in_a_partition_that_is_new(flavour: str, broker
             found = await old.outcome(name, dedup_id="a", partition=1)
             assert found is not None
             assert found.id == stored.id
-            with pytest.raises(ValueError, match="partition: expected 0 to 1 in topic '.*', found 2"):
+            with pytest.raises(ValueError, match=r"partition: expected 0 to 1 in topic '.*', found 2"):
                 await old.outcome(name, dedup_id="a", partition=2)
 
     run(flavour, body)
