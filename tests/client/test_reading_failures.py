@@ -229,7 +229,7 @@ async def test_removed_offsets_are_an_error_with_the_valid_range(world: World) -
         async with client.consumer("t", start=99, partition=0, on_gap="skip") as consumer:
             assert await consumer.receive(timeout=0.05) == []
             assert await consumer.position("t", 0) == 30
-        for end in ("latest", 5, 100):
+        for end in ("latest", 31, 100):
             async with client.consumer("t", start=31, end=end, partition=0) as consumer:
                 with pytest.raises(OffsetOutOfRangeError, match="t/0: expected an offset from 20 to 30, found 31"):
                     await consumer.receive(timeout=0)

@@ -164,10 +164,12 @@ async def time_to_drain(running: RunningBroker) -> object:
     """How long a stop waits for a peer that does not read."""
     peer = await running.greeted()
     topic_id = await running.topic(peer)
-    await produced(peer, topic_id, encode_batch([bytes(4_000_000)], timestamp_us=5))
-    for _ in range(4):
+    # Small enough to be checked on the loop: while a worker checks, this clock jumps to the end of the request's time.
+    await produced(peer, topic_id, encode_batch([bytes(900_000)], timestamp_us=5))
+    for _ in range(8):
         await peer.send(Fetch([FetchPosition(topic_id, 0, 0)]))
-    await trio.lowlevel.wait_readable(peer.sock)  # it answers, and its first answer is more than the sockets hold
+    await trio.lowlevel.wait_readable(peer.sock)  # it answers, and its answers are more than the sockets hold
+    await trio.testing.wait_all_tasks_blocked()
     running.broker.stop()
     begun = trio.current_time()
     await running.finished.wait()
