@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 
@@ -22,3 +24,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def soak(request: pytest.FixtureRequest) -> int:
     """By how much this run multiplies the states of a randomised test; 1 in the default suite."""
     return int(request.config.getoption("soak"))
+
+
+@pytest.fixture
+def children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a child that is not forked import the test's module by its name: it looks where the parent's path says, and
+    a `pytest` that is a program of its own has not the project's root on it."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent.parent))

@@ -20,7 +20,11 @@ from tidelog import Client, Consumer, ForkedError, Replay
 from tidelog.protocol.api import Api
 from tidelog.protocol.batch import BatchHeader
 
-pytestmark = [pytest.mark.process, pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.usefixtures("children_find_the_tests"),
+    pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from copy import deepcopy
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,14 +34,8 @@ from tidelog.protocol import errors
 
 CONTEXTS = ["fork", "spawn", "forkserver"]
 
-ROOT = Path(__file__).parent.parent.parent
 
-
-@pytest.fixture(autouse=True)
-def _children_find_this_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child that is not forked imports this module by its name, from where the parent's path says; a `pytest` that
-    is a program of its own has not the project's root on it."""
-    monkeypatch.syspath_prepend(str(ROOT))
+pytestmark = pytest.mark.usefixtures("children_find_the_tests")
 
 
 def all_errors(kind: type[TidelogError] = TidelogError) -> list[type[TidelogError]]:
