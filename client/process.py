@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Protocol
 from weakref import WeakSet
 
 _generation = 0
@@ -20,12 +21,12 @@ def _forked() -> None:
         each.inherited()
 
 
-class Inherited:
+class Inherited(Protocol):
     """What a forked child finds of the parent's, and may not go on with."""
 
     def inherited(self) -> None:
         """This is the child; called once, right after the fork. Takes no lock: nobody is there to let go of it."""
-        raise NotImplementedError
+        ...
 
 
 _watching: WeakSet[Inherited] = WeakSet()

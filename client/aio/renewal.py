@@ -56,8 +56,7 @@ class Renewal:
             except TidelogError as error:
                 owner.locked(partial(self._gone, intake, error))
                 continue
-            sticky, limit = owner.session.sticky(topic), owner.session.max_message_bytes(topic)
-            owner.locked(partial(owner.buffer.learn, intake, topic, sticky, limit))
+            owner.locked(partial(owner.buffer.learn, intake, topic, *owner.session.ways(topic)))
             owner.locked(partial(owner.buffer.follow, intake))
         for intake in [*owner.buffer.dated]:
             try:
@@ -67,8 +66,7 @@ class Renewal:
             except TidelogError:  # if it is gone, the broker's refusal of its batches says so
                 owner.buffer.dated.pop(intake, None)
                 continue
-            sticky, limit = owner.session.sticky(topic), owner.session.max_message_bytes(topic)
-            owner.locked(partial(owner.buffer.intake, topic, sticky, limit))
+            owner.locked(partial(owner.buffer.intake, topic, *owner.session.ways(topic)))
 
     def _gone(self, intake: Intake, error: TidelogError) -> None:
         owner, intake.is_gone = self._owner, True

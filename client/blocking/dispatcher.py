@@ -97,8 +97,7 @@ class Dispatcher:
             if is_there and size <= found.rows.limit:
                 return found
         topic = self.sender.topic(name, partition, deadline)
-        sticky, limit = self.session.sticky(topic), self.session.max_message_bytes(topic)
-        return self.locked(partial(self.buffer.intake, topic, sticky, limit))
+        return self.locked(partial(self.buffer.intake, topic, *self.session.ways(topic)))
 
     def ship(self, intake: Intake) -> None:
         """Cut a topic's messages, send what can be sent, and take in what answers there are."""

@@ -32,7 +32,7 @@ from ..core.rows import KEYED, VALUE, Extras, Rows
 from ..core.times import Duration, seconds
 from ..delivery import DeliveryReport, ProducerStatistics
 from ..headers import HeadersInput
-from ..process import Inherited, tell_after_fork
+from ..process import tell_after_fork
 from . import runtime
 from .background import Background
 from .dispatcher import Dispatcher, counted
@@ -48,7 +48,7 @@ LEAVING_S = 5.0
 log = logging.getLogger("tidelog")
 
 
-class Producer(Inherited):
+class Producer:
     """Sends messages in batches, over a connection of its own; any number of threads may send and flush.
 
     Order is kept for each task, key and priority, through lost connections and repeats, and each message is stored

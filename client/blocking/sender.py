@@ -136,8 +136,7 @@ class Sender:
 
     def _send_all(self, columns: Columns, batch: _Many, durability: int, deadline: Deadline) -> None:
         topic = batch.topic
-        limit = self.session.max_message_bytes(topic)
-        sticky = self.session.sticky(topic)
+        sticky, limit = self.session.ways(topic)
         try:
             for chunk in columns.chunks(topic.shown, topic.partitions, sticky, limit, id_chooses=topic.id_chooses):
                 if len(batch.pending) >= MAX_PRODUCES_IN_FLIGHT:

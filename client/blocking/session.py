@@ -76,6 +76,10 @@ class Session:
         greeting = self.link.greeting
         return MAX_MESSAGE_BYTES if greeting is None else greeting.limits.max_message_bytes
 
+    def ways(self, topic: TopicEntry) -> tuple[StickyPartitioner, int]:
+        """Return both: what spreads the messages of a topic, and how large one may be."""
+        return self.sticky(topic), self.max_message_bytes(topic)
+
     def close(self, error: ClosedError) -> None:
         """Close the connection; whoever waits gets `error`."""
         self.link.close(error)

@@ -315,9 +315,6 @@ class _Doubling:
             raise LookupError("a value that the codec refuses")
         return repr((value, dict(headers))).encode()
 
-    def decode(self, data: bytes, headers: Any) -> Any:
-        raise NotImplementedError
-
 
 @everywhere
 async def test_a_codec_encodes_in_send(world: World) -> None:
