@@ -23,7 +23,7 @@ from enum import Enum
 from itertools import count
 
 from ...protocol import errors
-from ...protocol.errors import OutcomeUnknownError, TidelogError
+from ...protocol.errors import Detail, OutcomeUnknownError, TidelogError
 from ...protocol.messages import BatchResult
 from .backoff import Backoff
 from .parcel import Identity, JoinedParcel, Parcel
@@ -94,6 +94,19 @@ class _Refusal:
     is_proof: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A parcel that is refused for good, and what its senders are told."""
+
+    parcel: Parcel
+    error: TidelogError
+    details: dict[str, Detail]
+
+    def tell(self) -> None:
+        """Tell them; once more makes no difference."""
+        self.parcel.refused(self.error, **self.details)
+
+
 class Lane:
     """The batches of one client to one partition."""
 
@@ -109,6 +122,8 @@ class Lane:
         self._in_flight: list[Parcel] = []
         self._returned: list[Parcel] = []
         self._refusals: list[_Refusal] = []
+        self._end: _End | None = None
+        """Being told: what somebody was told is not stored must never go out again, so it is noted before."""
         self._next_sequence = 0
         self._orders = count()
         self._backoff = Backoff()
@@ -196,16 +211,20 @@ class Lane:
         if verdict is Verdict.FAILED and parcel.split(error):
             self._returned += parcel.parts or []
         elif verdict is Verdict.FAILED:
-            parcel.refused(error, stored=False)
+            self._end = _End(parcel, error, {"stored": False})
         elif verdict is Verdict.UNSURE:
-            parcel.refused(error)
+            self._end = _End(parcel, error, {})
         elif verdict is Verdict.LOST_TRACK:
-            parcel.refused(OutcomeUnknownError(f"sent again over a new connection, but {error.message}"))
+            unknown = OutcomeUnknownError(f"sent again over a new connection, but {error.message}")
+            self._end = _End(parcel, unknown, {})
         else:
             if verdict is Verdict.REPEAT:
                 self.refusal = error
             self._returned.append(parcel)
+        if self._end is not None:
+            self._end.tell()
         self._in_flight.remove(parcel)
+        self._end = None
         self._settle(now, chance)
 
     def _has_unanswered_before(self, parcel: Parcel) -> bool:
@@ -219,11 +238,16 @@ class Lane:
 
         What nobody waits for any more is left out, and the identity with it, if nothing behind it is wanted; otherwise
         it goes out too, so that the sequence is whole. Also sets right what an exception in the middle of another
-        method left: each moves a parcel by adding it to where it goes before taking it from where it was.
+        method left: each moves a parcel by adding it to where it goes before taking it from where it was, and notes
+        what it is going to tell before telling it.
         """
+        ended = self._end
+        if ended is not None:
+            ended.tell()
         unanswered = {
             id(part): part
             for parcel in [*self._in_flight, *self._returned]
+            if ended is None or parcel is not ended.parcel
             for part in ([parcel] if parcel.parts is None else parcel.parts)
         }
         behind = [parcel for parcel in self.unsent if id(parcel) not in unanswered]
@@ -233,6 +257,7 @@ class Lane:
             self.identity = None  # its numbers have a gap from here on
         self.unsent = deque([*in_order, *behind])
         self._in_flight, self._returned = [], []
+        self._end = None
         for parcel in self.unsent:  # one may have its number, and whoever gave it was interrupted before counting on
             if parcel.encoded is not None and parcel.identity == self.identity:
                 self._next_sequence = max(self._next_sequence, parcel.sequence + 1)

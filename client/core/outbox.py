@@ -11,7 +11,7 @@ import math
 
 import msgspec
 
-from ...protocol.errors import ProtocolError, TidelogError
+from ...protocol.errors import OutcomeUnknownError, ProtocolError, TidelogError
 from ...protocol.limits import MAX_PRODUCES_IN_FLIGHT, MAX_WAIT_US
 from ...protocol.messages import InitProducer, InitProducerReply, Produce, ProduceReply
 from .lane import Lane
@@ -113,7 +113,11 @@ class Outbox:
             return
         for lane in self._waiting:
             while lane.identity is None and lane.unsent:
-                lane.unsent.popleft().refused(reply, stored=False)
+                parcel = lane.unsent.popleft()
+                if parcel.encoded is None:
+                    parcel.refused(reply, stored=False)
+                else:  # sent under an identity that ended: what became of it, this refusal does not tell
+                    parcel.refused(OutcomeUnknownError(f"sent before the connection was lost, but {reply.message}"))
 
     def answered(self, send: Send, reply: ProduceReply | TidelogError, now: float, chance: float) -> None:
         """The broker's answer to a batch."""
