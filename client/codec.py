@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import repeat
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from .core.arguments import listed
 from .core.data import Data
@@ -18,6 +18,14 @@ from .headers import NO_HEADERS, Headers, HeadersInput, headers_of
 T = TypeVar("T")
 Sent = TypeVar("Sent", contravariant=True)
 Read = TypeVar("Read", covariant=True)
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Taken = TypeVarWithDefault("Taken", contravariant=True, default=Data)
+else:
+    Taken = TypeVar("Taken", contravariant=True)
+"""What a producer takes as a value: without a codec what is bytes."""
 
 
 class Encoder(Protocol[Sent]):

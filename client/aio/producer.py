@@ -16,10 +16,10 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import cast
+from typing import Generic, cast
 
 from ...protocol.errors import ClosedError, DeliveryError, TidelogError, TimedOutError
-from ..codec import Encoder, as_headers, encode_value
+from ..codec import Encoder, Taken, as_headers, encode_value
 from ..core.cutting import RECORD_OVERHEAD_BYTES
 from ..core.data import Data
 from ..core.deadline import Deadline
@@ -47,7 +47,7 @@ LEAVING_S = 5.0
 log = logging.getLogger("tidelog")
 
 
-class AsyncProducer:
+class AsyncProducer(Generic[Taken]):
     """Sends messages in batches, over a connection of its own; any number of tasks may send and flush.
 
     Order is kept for each task, key and priority, through lost connections and repeats, and each message is stored
@@ -92,7 +92,7 @@ class AsyncProducer:
         warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
         background.finish_alone()
 
-    async def __aenter__(self) -> AsyncProducer:
+    async def __aenter__(self) -> AsyncProducer[Taken]:
         return self
 
     async def __aexit__(
@@ -110,7 +110,7 @@ class AsyncProducer:
     async def send(
         self,
         topic: str,
-        value: object,
+        value: Taken,
         *,
         key: Data = None,
         headers: HeadersInput | None = None,

@@ -29,7 +29,7 @@ from .sessions import Sessions
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ..core.options import ColumnOptions, RecordOptions
+    from ..core.options import ColumnOptions, RecordOptions, SendingOptions
 
 T = TypeVar("T")
 
@@ -175,6 +175,18 @@ class AsyncProducing(Generic[AnyMessage]):
         )
         return await self._sessions.sender().many(topic, columns, check_durability(durability), self.deadline(timeout))
 
+    @overload
+    def producer(
+        self: AsyncProducing[Message], *, codec: Default = DEFAULT, **options: Unpack[SendingOptions]
+    ) -> AsyncProducer[Data]: ...
+    @overload
+    def producer(
+        self: AsyncProducing[TypedMessage[T]], *, codec: Default = DEFAULT, **options: Unpack[SendingOptions]
+    ) -> AsyncProducer[T | None]: ...
+    @overload
+    def producer(self, *, codec: Encoder[T], **options: Unpack[SendingOptions]) -> AsyncProducer[T | None]: ...
+    @overload
+    def producer(self, *, codec: None, **options: Unpack[SendingOptions]) -> AsyncProducer[Data]: ...
     def producer(
         self,
         *,
@@ -186,8 +198,8 @@ class AsyncProducing(Generic[AnyMessage]):
         max_block: Duration | None = 60.0,
         delivery_timeout: Duration | None = 120.0,
         on_delivery: Callable[[DeliveryReport], object] | None = None,
-        codec: Encoder[object] | Default | None = DEFAULT,
-    ) -> AsyncProducer:
+        codec: Encoder[T] | Default | None = DEFAULT,
+    ) -> object:
         """Return what sends messages in batches, without waiting for each: see AsyncProducer.
 
         A batch goes out when it has `batch_bytes` for a partition, or its first message is `linger` seconds old.
@@ -206,6 +218,5 @@ class AsyncProducing(Generic[AnyMessage]):
             max_block=max_block,
             delivery_timeout=delivery_timeout,
         )
-        return AsyncProducer(
-            self._sessions.producer_session(), options, on_delivery, chosen_encoder(codec, self._codec)
-        )
+        encoder = chosen_encoder(codec, self._codec)
+        return AsyncProducer[object](self._sessions.producer_session(), options, on_delivery, encoder)

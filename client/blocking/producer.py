@@ -17,10 +17,10 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import cast
+from typing import Generic, cast
 
 from ...protocol.errors import ClosedError, DeliveryError, TidelogError, TimedOutError
-from ..codec import Encoder, as_headers, encode_value
+from ..codec import Encoder, Taken, as_headers, encode_value
 from ..core.cutting import RECORD_OVERHEAD_BYTES
 from ..core.data import Data
 from ..core.deadline import Deadline
@@ -48,7 +48,7 @@ LEAVING_S = 5.0
 log = logging.getLogger("tidelog")
 
 
-class Producer:
+class Producer(Generic[Taken]):
     """Sends messages in batches, over a connection of its own; any number of threads may send and flush.
 
     Order is kept for each task, key and priority, through lost connections and repeats, and each message is stored
@@ -93,7 +93,7 @@ class Producer:
         warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2, source=self)
         background.finish_alone()
 
-    def __enter__(self) -> Producer:
+    def __enter__(self) -> Producer[Taken]:
         return self
 
     def __exit__(
@@ -111,7 +111,7 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: object,
+        value: Taken,
         *,
         key: Data = None,
         headers: HeadersInput | None = None,

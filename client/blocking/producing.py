@@ -30,7 +30,7 @@ from .sessions import Sessions
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ..core.options import ColumnOptions, RecordOptions
+    from ..core.options import ColumnOptions, RecordOptions, SendingOptions
 
 T = TypeVar("T")
 
@@ -176,6 +176,18 @@ class Producing(Generic[AnyMessage]):
         )
         return self._sessions.sender().many(topic, columns, check_durability(durability), self.deadline(timeout))
 
+    @overload
+    def producer(
+        self: Producing[Message], *, codec: Default = DEFAULT, **options: Unpack[SendingOptions]
+    ) -> Producer[Data]: ...
+    @overload
+    def producer(
+        self: Producing[TypedMessage[T]], *, codec: Default = DEFAULT, **options: Unpack[SendingOptions]
+    ) -> Producer[T | None]: ...
+    @overload
+    def producer(self, *, codec: Encoder[T], **options: Unpack[SendingOptions]) -> Producer[T | None]: ...
+    @overload
+    def producer(self, *, codec: None, **options: Unpack[SendingOptions]) -> Producer[Data]: ...
     def producer(
         self,
         *,
@@ -187,8 +199,8 @@ class Producing(Generic[AnyMessage]):
         max_block: Duration | None = 60.0,
         delivery_timeout: Duration | None = 120.0,
         on_delivery: Callable[[DeliveryReport], object] | None = None,
-        codec: Encoder[object] | Default | None = DEFAULT,
-    ) -> Producer:
+        codec: Encoder[T] | Default | None = DEFAULT,
+    ) -> object:
         """Return what sends messages in batches, without waiting for each: see Producer.
 
         A batch goes out when it has `batch_bytes` for a partition, or its first message is `linger` seconds old.
@@ -207,4 +219,5 @@ class Producing(Generic[AnyMessage]):
             max_block=max_block,
             delivery_timeout=delivery_timeout,
         )
-        return Producer(self._sessions.producer_session(), options, on_delivery, chosen_encoder(codec, self._codec))
+        encoder = chosen_encoder(codec, self._codec)
+        return Producer[object](self._sessions.producer_session(), options, on_delivery, encoder)

@@ -5,19 +5,20 @@ A test holds that each is what its call takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from ..delivery import DeliveryReport
 from ..headers import HeadersInput
 from .bounds import Bound
 from .data import Data
 from .record import DedupId
 from .times import Duration, Timeout
-from .words import ByWord, DurabilityWord, HoleWord, OrderWord
+from .words import ByWord, CompressionWord, DurabilityWord, HoleWord, OrderWord
 
 
 class ClientOptions(TypedDict, total=False):
@@ -55,6 +56,19 @@ class ColumnOptions(TypedDict, total=False):
     dedup_ids: Iterable[DedupId | None] | None
     durability: DurabilityWord | None
     timeout: Timeout
+
+
+class SendingOptions(TypedDict, total=False):
+    """Of `producer`."""
+
+    linger: Duration
+    batch_bytes: int
+    buffer_bytes: int
+    compression: CompressionWord | None
+    durability: DurabilityWord | None
+    max_block: Duration | None
+    delivery_timeout: Duration | None
+    on_delivery: Callable[[DeliveryReport], object] | None
 
 
 class ConsumerOptions(TypedDict, total=False):

@@ -307,6 +307,7 @@ def test_options_of_codecs() -> None:
         (Client.__init__, options.ClientOptions),
         (Client.produce, options.RecordOptions),
         (Client.produce_many, options.ColumnOptions),
+        (Client.producer, options.SendingOptions),
         (Client.consumer, options.ConsumerOptions),
         (Client.replay, options.ReplayOptions),
         (AsyncClient.consumer, options.ConsumerOptions),

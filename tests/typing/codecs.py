@@ -9,7 +9,18 @@ from typing import assert_type
 import msgspec
 import pydantic
 
-from tidelog import AsyncClient, Client, Consumer, DecodeError, Headers, Message, MessageBatch, TypedMessage
+from tidelog import (
+    AsyncClient,
+    AsyncProducer,
+    Client,
+    Consumer,
+    DecodeError,
+    Headers,
+    Message,
+    MessageBatch,
+    Producer,
+    TypedMessage,
+)
 from tidelog.codecs import Json, JsonValue, Msgspec, Pydantic
 
 
@@ -93,6 +104,42 @@ def a_codec_of_the_client() -> None:
         client.produce("t", Order(1))
         client.produce("t", b"x", codec=None)
         client.produce("t", "x")  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def a_producer(client: Client, plain: Producer) -> None:
+    """What it takes is what its codec encodes: its own, or the client's; without one, bytes and text."""
+    assert_type(client.producer(), Producer)
+    with client.producer(codec=Msgspec(Order), compression="zstd", on_delivery=print) as producer:
+        assert_type(producer, Producer[Order | None])
+        producer.send("t", Order(1), key="k", tag=1)
+        producer.send("t", None)
+        producer.send("t", b"x")  # pyright: ignore[reportArgumentType]
+    with client.producer(linger=0) as producer:
+        producer.send("t", "x")
+        producer.send("t", {"a": 1})  # pyright: ignore[reportArgumentType]
+    with client.producer(codec=Json()) as producer:
+        producer.send("t", {"a": [1]})
+        producer.send("t", Order(1))  # pyright: ignore[reportArgumentType]
+    with Client(codec=Msgspec(Order)).producer() as producer:
+        producer.send("t", Order(1))
+        producer.send("t", "x")  # pyright: ignore[reportArgumentType]
+    with Client(codec=Msgspec(Order)).producer(codec=None) as producer:
+        producer.send("t", b"x")
+    with Client(codec=Msgspec(Order)).producer(codec=Shout()) as producer:
+        producer.send("t", "x")
+    plain.send("t", b"x")
+    client.producer(codec=5)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    client.producer(lingers=5)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+async def an_awaited_producer(client: AsyncClient, plain: AsyncProducer) -> None:
+    """The asynchronous one takes the same."""
+    async with client.producer(codec=Msgspec(Order)) as producer:
+        assert_type(producer, AsyncProducer[Order | None])
+        await producer.send("t", Order(1))
+        await producer.send("t", 5)  # pyright: ignore[reportArgumentType]
+    await plain.send("t", "x")
+    await plain.send("t", 5)  # pyright: ignore[reportArgumentType]
 
 
 async def the_same_awaited(client: AsyncClient, plain: Consumer) -> None:
