@@ -1,0 +1,44 @@
+"""Where records are: a partition of a topic, and an exact range of its offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """One partition of one topic, by the name that users write."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Records `start` to `end` (exclusive) of a partition: what one task reads.
+
+    `count` says how often the topic's name had been made when the range was planned (0: any), so that the records of
+    another topic under the same name are never taken for these. `times`, in microseconds, keeps only records whose
+    producer's timestamp lies in [from, to).
+    """
+
+    place: Place
+    start: int
+    end: int
+    count: int = 0
+    times: tuple[int, int] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many records it has."""
+        return self.end - self.start
+
+    def part(self, start: int, end: int) -> Range:
+        """Return a part of it."""
+        return replace(self, start=start, end=end)
+
+    def __str__(self) -> str:
+        return f"{self.place} offsets {self.start} to {self.end}"
