@@ -8,7 +8,7 @@ before a frame is asked for (`frames.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, chain
 from typing import NamedTuple, TypeVar
@@ -23,12 +23,13 @@ LOOSE_ROWS = 8
 """Batches of fewer rows are taken apart and built anew from Python objects, which costs less than a record batch."""
 
 LARGE_BYTES = 64 << 10
-"""A batch with at least this payload stays a record batch of its own, over the bytes it was received in."""
-
 GATHERED_BYTES = 1 << 20
 GATHERED_ROWS = 64 << 10
-"""Small batches are joined until they have either: frames, and what reads streams, like record batches that fit the
-processor's cache, and a bound keeps a stream's memory small."""
+"""Limits of a frame: frames, and what reads streams, like record batches that fit the processor's cache, and a bound
+keeps a stream's memory small."""
+
+MAX_RECORDS = 1_000_000
+"""No batch has more."""
 
 SHARED_ROWS = 4 << 10
 """Columns with one entry in all rows are made once, this long, and cut to each batch; longer ones are worth the making.
@@ -39,6 +40,16 @@ SHARED_COLUMNS = 64
 Numbers = npt.NDArray[np.int8] | npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 Entry = TypeVar("Entry")
+
+
+class Limits(NamedTuple):
+    """How large record batches become. Small batches are joined until they have so many rows or bytes of payload; one
+    that is large by itself stays as it is, over the bytes it was received in."""
+
+    rows: int = GATHERED_ROWS
+    bytes: int = GATHERED_BYTES
+    large_rows: int = MAX_RECORDS
+    large_bytes: int = LARGE_BYTES
 
 
 class Part(NamedTuple):
@@ -111,9 +122,14 @@ def c_stream(batches: Iterable[pa.RecordBatch], requested_schema: object) -> obj
 
 
 class Gathering:
-    """Makes record batches of a useful size out of the parts of stored batches, in the order in which they come."""
+    """Makes record batches of a useful size out of the parts of stored batches, in the order in which they come.
 
-    def __init__(self) -> None:
+    With `columns` they have only those, in that order: what is left out is not copied when batches are joined.
+    """
+
+    def __init__(self, limits: Limits | None = None, columns: Sequence[str] | None = None) -> None:
+        self._limits = limits or Limits()
+        self._columns = None if columns is None else [*columns]
         self._rows = 0
         self._bytes = 0
         self._loose = _Loose()
@@ -123,28 +139,35 @@ class Gathering:
         """Take in a part; return what is complete, perhaps nothing yet."""
         count = part.size
         size = part.records.header.payload_length * count // max(1, len(part.records))
-        if size >= LARGE_BYTES:
-            return [*self.flush(), record_batch(part)]
+        if size >= self._limits.large_bytes or count >= self._limits.large_rows:
+            return [*self.flush(), self._chosen(record_batch(part))]
         if count < LOOSE_ROWS:
             self._loose.add(part)
         else:
             self._settle()
-            self._batches.append(record_batch(part))
+            self._batches.append(self._chosen(record_batch(part)))
         self._rows += count
         self._bytes += size
-        return self.flush() if self._rows >= GATHERED_ROWS or self._bytes >= GATHERED_BYTES else []
+        return self.flush() if self._rows >= self._limits.rows or self._bytes >= self._limits.bytes else []
 
     def flush(self) -> list[pa.RecordBatch]:
         """Return what was taken in and not returned yet, as one record batch."""
         self._settle()
         batches, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
-        return batches if len(batches) < 2 else table(batches).combine_chunks().to_batches()
+        return batches if len(batches) < 2 else _joined(batches)
 
     def _settle(self) -> None:
         """Make a record batch of the loose rows, so that what comes next comes behind them."""
         if self._loose.offsets:
-            self._batches.append(self._loose.record_batch())
+            self._batches.append(self._chosen(self._loose.record_batch()))
             self._loose = _Loose()
+
+    def _chosen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if self._columns is None else batch.select(self._columns)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    return pa.Table.from_batches(batches, schema=batches[0].schema).combine_chunks().to_batches()
 
 
 class _Loose:

@@ -203,14 +203,14 @@ class MessageBatch(Generic[AnyMessage]):
         frames.require("arrow")
         from .arrow import c_stream, record_batch
 
-        return c_stream([record_batch(self._part())], requested_schema)
+        return c_stream([record_batch(self.part())], requested_schema)
 
     def to_arrow(self) -> pa.Table:
         """Return the batch as an Arrow table over the same memory. Raises ImportError without `tidelog[arrow]`."""
         frames.require("arrow")
         from .arrow import record_batch, table
 
-        return table([record_batch(self._part())])
+        return table([record_batch(self.part())])
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the batch as a pandas frame. Raises ImportError without `tidelog[pandas]`."""
@@ -222,8 +222,10 @@ class MessageBatch(Generic[AnyMessage]):
         frames.require("polars")
         return frames.to_polars(self.to_arrow())
 
-    def _part(self) -> Part:
-        """Return which records of which stored batch these are."""
+    def part(self) -> Part:
+        """Return which records of which stored batch these are, for `tidelog.client.arrow`: columns in Arrow's layout
+        over the receive buffer. Raises ImportError without `tidelog[arrow]`."""
+        frames.require("arrow")
         from .arrow import Part
 
         return Part(self.topic, self.partition, self._records, self._start, self._stop, self._rows)

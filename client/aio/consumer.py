@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import Generic, cast
@@ -54,9 +55,11 @@ class AsyncConsumer(Generic[AnyMessage]):
     def __aiter__(self) -> AsyncIterator[AnyMessage]:
         return runtime.flatten(self._next_items)
 
-    def batches(self) -> AsyncIterator[MessageBatch[AnyMessage]]:
-        """Iterate over batches until `stop()` or the end."""
-        return runtime.each(self._next_batch)
+    def batches(self, idle_timeout: Duration | None = None) -> AsyncIterator[MessageBatch[AnyMessage]]:
+        """Iterate over batches until `stop()` or the end, or until none came for `idle_timeout` seconds: `is_finished`
+        tells whether it was the end."""
+        idle = math.inf if idle_timeout is None else seconds("idle_timeout", idle_timeout)
+        return runtime.each(partial(self._next_batch, idle))
 
     def messages(self, limit: int | None = None, idle_timeout: Duration | None = None) -> AsyncIterator[AnyMessage]:
         """Iterate over at most `limit` messages, ending also when none came for `idle_timeout` seconds."""
@@ -149,12 +152,12 @@ class AsyncConsumer(Generic[AnyMessage]):
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    async def _next_batch(self) -> MessageBatch[AnyMessage] | None:
+    async def _next_batch(self, idle_s: float) -> MessageBatch[AnyMessage] | None:
         batch, left = self._hand.batch, len(self._hand)
         if batch is not None and left:  # the rest of one that was begun message by message
             self._hand.drop()
             return batch[len(batch) - left :]
-        return await self._batch_until(math.inf)
+        return await self._batch_until(runtime.now() + idle_s)
 
     async def _next_items(self) -> Iterator[AnyMessage] | None:
         return await self._items_until(math.inf)

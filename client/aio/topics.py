@@ -10,6 +10,8 @@ from ...protocol.messages import (
     AlterTopic,
     CreateTopic,
     DeleteTopic,
+    ListOffsets,
+    ListOffsetsReply,
     Message,
     Metadata,
     MetadataReply,
@@ -19,16 +21,21 @@ from ...protocol.messages import (
 )
 from ...protocol.topic_name import is_internal
 from ..core.arguments import check_flag, check_text, listed
+from ..core.bounds import Bound, end_query, parse_bound, parse_by, start_query
 from ..core.deadline import Deadline
 from ..core.record import to_partition_count
 from ..core.settings import SettingInput, to_settings
 from ..core.times import DEFAULT, Timeout
+from ..core.words import ByWord
 from ..topic import Topic, topic_from
+from . import runtime
 from .change import change
 from .session import Session
 
 Partitions = list[int]
 TopicList = list[Topic]
+OffsetMap = dict[int, int]
+"""An offset by partition."""
 
 
 class Owner(Protocol):
@@ -132,14 +139,49 @@ class AsyncTopics:
                 raise
         session.directory.forget(full_name)
 
-    async def list(self, *, timeout: Timeout = DEFAULT) -> TopicList:
-        """Return all topics but the broker's own, by name."""
+    async def find_offsets(
+        self,
+        name: str,
+        at: Bound,
+        *,
+        by: ByWord = "append_time",
+        end: bool = False,
+        timeout: Timeout = DEFAULT,
+    ) -> OffsetMap:
+        """Return the offset, by partition, at which a read with `start=at` begins, or with end=True one with `end=at`
+        ends: a bound as in `client.replay`, resolved for all partitions at one moment. Where nothing is at or after a
+        time, that is the partition's end. Raises UnknownTopicError."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
-        reply = (await session.link.call(Metadata(details=True), deadline)).message
+        point, order = parse_bound(at, "at", runtime.wall_us()), parse_by(by)
+        ask = end_query if check_flag("end", end) else start_query
+        topic = await session.topic(name, deadline)
+        request = ListOffsets([ask(point, order, topic.id, index) for index in range(topic.partitions)])
+        reply = (await session.link.call(request, deadline)).message
+        assert isinstance(reply, ListOffsetsReply)
+        for answer in reply.answers:
+            if answer.error is not None:
+                session.directory.forget(topic.name)  # it may have been made again under its name
+                raise answer.error.error()
+        return {
+            index: point if isinstance(point, int) else answer.offset for index, answer in enumerate(reply.answers)
+        }
+
+    async def list(self, names: Iterable[str] | None = None, *, timeout: Timeout = DEFAULT) -> TopicList:
+        """Return all topics but the broker's own, or those that are named, by name, as of one moment. Raises
+        UnknownTopicError for a name that is not there."""
+        session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        wanted = None if names is None else [*dict.fromkeys(map(session.directory.full_name, _names(names)))]
+        reply = (await session.link.call(Metadata(wanted, details=True), deadline)).message
         assert isinstance(reply, MetadataReply)
+        if reply.errors:
+            raise reply.errors[0].error.error()
         return sorted(
             [topic_from(info) for info in reply.topics if not is_internal(info.name)], key=lambda topic: topic.name
         )
+
+
+def _names(names: Iterable[str]) -> Iterable[str]:
+    return [names] if isinstance(names, str) else listed("names", names, "topics")
 
 
 def _nothing() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import Generic, cast
@@ -55,9 +56,11 @@ class Consumer(Generic[AnyMessage]):
     def __iter__(self) -> Iterator[AnyMessage]:
         return runtime.flatten(self._next_items)
 
-    def batches(self) -> Iterator[MessageBatch[AnyMessage]]:
-        """Iterate over batches until `stop()` or the end."""
-        return runtime.each(self._next_batch)
+    def batches(self, idle_timeout: Duration | None = None) -> Iterator[MessageBatch[AnyMessage]]:
+        """Iterate over batches until `stop()` or the end, or until none came for `idle_timeout` seconds: `is_finished`
+        tells whether it was the end."""
+        idle = math.inf if idle_timeout is None else seconds("idle_timeout", idle_timeout)
+        return runtime.each(partial(self._next_batch, idle))
 
     def messages(self, limit: int | None = None, idle_timeout: Duration | None = None) -> Iterator[AnyMessage]:
         """Iterate over at most `limit` messages, ending also when none came for `idle_timeout` seconds."""
@@ -150,12 +153,12 @@ class Consumer(Generic[AnyMessage]):
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _next_batch(self) -> MessageBatch[AnyMessage] | None:
+    def _next_batch(self, idle_s: float) -> MessageBatch[AnyMessage] | None:
         batch, left = self._hand.batch, len(self._hand)
         if batch is not None and left:  # the rest of one that was begun message by message
             self._hand.drop()
             return batch[len(batch) - left :]
-        return self._batch_until(math.inf)
+        return self._batch_until(runtime.now() + idle_s)
 
     def _next_items(self) -> Iterator[AnyMessage] | None:
         return self._items_until(math.inf)

@@ -51,7 +51,7 @@ class Frame(Reader):
         while not self._ready and not self._is_over:
             batch = next_batch(self)
             if batch is not None:
-                self._ready = self._gathering.add(batch._part())  # pyright: ignore[reportPrivateUsage]
+                self._ready = self._gathering.add(batch.part())  # pyright: ignore[reportPrivateUsage]
             elif self.is_stopped:
                 raise ClosedError(f"the {self._plan.what} was stopped before the frame was whole")
             else:

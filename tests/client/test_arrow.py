@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.batches import Record, encode, records
-from tidelog.client.arrow import Gathering, Part, record_batch, schema, table
+from tidelog.client.arrow import Gathering, Limits, Part, record_batch, schema, table
 from tidelog.client.message_batch import MessageBatch
 from tidelog.protocol.batch import Codec, RoutingColumns, decode_batch, encode_batch, stamp_leader
 
@@ -72,7 +72,7 @@ def test_null_and_empty_stay_different() -> None:
     ]
     assert [row[:2] for row in rows(batch.to_arrow())] == expected
     gathering = Gathering()
-    assert gathering.add(batch._part()) == []
+    assert gathering.add(batch.part()) == []
     assert [row[:2] for row in rows(table(gathering.flush()))] == expected
 
 
@@ -97,7 +97,7 @@ def test_headers_keep_order_repeats_and_bytes() -> None:
     assert [row[6] for row in rows(batch.to_arrow())] == headers
     assert [row[6] for row in rows(batch[1:].to_arrow())] == headers[1:]
     gathering = Gathering()
-    gathering.add(batch[1:]._part())
+    gathering.add(batch[1:].part())
     assert [row[6] for row in rows(table(gathering.flush()))] == headers[1:]
 
 
@@ -134,7 +134,7 @@ def test_slices_and_picked_rows(codec: Codec) -> None:
         expected = [(keys[at], values[at], "orders", 2, 40 + at, times[at], [("h", b"%d" % at)], 4) for at in numbers]
         assert rows(part.to_arrow()) == expected
         gathering = Gathering()
-        assert rows(table([*gathering.add(part._part()), *gathering.flush()])) == expected
+        assert rows(table([*gathering.add(part.part()), *gathering.flush()])) == expected
 
 
 @pytest.mark.parametrize("count", [0, 1, 4095, 4096, 4097, 10_000])
@@ -153,7 +153,7 @@ def test_offsets_with_holes() -> None:
     assert [row[4] for row in rows(batch.to_arrow())] == [40, 43, 49]
     assert [row[4] for row in rows(batch[1:].to_arrow())] == [43, 49]
     gathering = Gathering()
-    gathering.add(batch[1:]._part())
+    gathering.add(batch[1:].part())
     assert [row[4] for row in rows(table(gathering.flush()))] == [43, 49]
 
 
@@ -197,9 +197,9 @@ def test_small_batches_are_joined_in_order() -> None:
     parts += [stored([b"%d" % at for at in range(40)], base_offset=100)]
     parts += [stored([b"last"], base_offset=200)]
     for part in parts:
-        assert gathering.add(part._part()) == []
+        assert gathering.add(part.part()) == []
     large = stored([b"x" * 1000] * 100, base_offset=300)
-    joined, alone = gathering.add(large._part())
+    joined, alone = gathering.add(large.part())
     assert (joined.num_rows, alone.num_rows, gathering.flush()) == (91, 100, [])
     found = rows(joined)
     assert [(row[3], row[4], row[7]) for row in found[:50]] == [(at % 3, at, at % 10) for at in range(50)]
@@ -210,13 +210,34 @@ def test_small_batches_are_joined_in_order() -> None:
 def test_joined_batches_have_a_bound() -> None:
     """What is gathered is handed out once it is 64 Ki rows or 1 MiB, however small its batches are."""
     gathering, empty = Gathering(), stored([b""] * 1000)
-    counts = [batch.num_rows for _ in range(200) for batch in gathering.add(empty._part())]
+    counts = [batch.num_rows for _ in range(200) for batch in gathering.add(empty.part())]
     assert counts == [66_000, 66_000, 66_000]
     assert [batch.num_rows for batch in gathering.flush()] == [2000]
     gathering, kilobyte = Gathering(), stored([b"x" * 1008])
-    counts = [batch.num_rows for _ in range(3000) for batch in gathering.add(kilobyte._part())]
+    counts = [batch.num_rows for _ in range(3000) for batch in gathering.add(kilobyte.part())]
     assert all(1000 <= count <= 1048 for count in counts)
     assert len(counts) == 2
+
+
+def test_joined_batches_have_the_chosen_limits_and_columns() -> None:
+    """Others than frames say how large is large, how much is joined, and of which columns."""
+    gathering = Gathering(Limits(rows=100, bytes=1 << 30, large_rows=60, large_bytes=1 << 30), ["offset", "value"])
+    parts = [stored([b"%d" % at] * 40, base_offset=at * 100).part() for at in range(3)]
+    found = [batch for part in parts for batch in gathering.add(part)]
+    large = stored([b"x"] * 60, base_offset=300).part()
+    found += [
+        *gathering.add(parts[0]),
+        *gathering.add(large),
+        *gathering.add(stored([b"y"]).part()),
+        *gathering.flush(),
+    ]
+    assert [(batch.num_rows, batch.schema.names) for batch in found] == [
+        (120, ["offset", "value"]),
+        (40, ["offset", "value"]),
+        (60, ["offset", "value"]),
+        (1, ["offset", "value"]),
+    ]
+    assert found[0].column("offset").to_pylist() == [*range(40), *range(100, 140), *range(200, 240)]
 
 
 @given(st.lists(records, max_size=5))
@@ -232,7 +253,7 @@ def test_frames_say_what_messages_say(batches: list[list[Record]]) -> None:
             for m in batch
         ]
         assert rows(batch.to_arrow()) == told
-        ready += gathering.add(batch._part())
+        ready += gathering.add(batch.part())
         expected += told
     assert rows(table([*ready, *gathering.flush()])) == expected
 

@@ -209,6 +209,20 @@ async def test_messages_with_a_limit_or_an_idle_time(world: World) -> None:
 
 
 @everywhere
+async def test_batches_with_an_idle_time(world: World) -> None:
+    """A read that waits too long for a batch ends, and is told apart from one that came to its end."""
+    async with world.client() as client:
+        await client.topics.create("t")
+        await client.produce_many("t", [b"a", b"b"])
+        async with client.consumer("t", start="earliest", end=3, partition=0) as consumer:
+            counts = [len(batch) async for batch in consumer.batches(idle_timeout=0.05)]
+            assert (counts, consumer.is_finished) == ([2], False)
+            await client.produce("t", b"c")
+            counts = [len(batch) async for batch in consumer.batches(idle_timeout=30)]
+            assert (counts, consumer.is_finished) == ([1], True)
+
+
+@everywhere
 async def test_ways_of_reading_share_one_position(world: World) -> None:
     """Messages, batches and receive hand out each message once, whichever way it is asked for."""
     store(world, "t", 40)

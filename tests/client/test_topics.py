@@ -148,3 +148,28 @@ async def test_asking_is_repeated_over_lost_connections(world: World) -> None:
         assert len(await client.topics.list()) == 1
     assert all(rule.fired == 1 for rule in world.broker.rules)
     assert not issubclass(ConnectionLostError, NotFoundError)
+
+
+@everywhere
+async def test_topics_by_name_and_their_offsets_at_a_bound(world: World) -> None:
+    """Several topics are asked for at once; a bound is resolved for every partition, as a replay's is."""
+    async with world.client() as client:
+        await client.topics.create("a", partitions=2)
+        await client.topics.create("b")
+        await client.topics.create("c")
+        for _ in range(3):
+            await client.produce("a", b"", partition=1)
+        assert [topic.name for topic in await client.topics.list(["c", "a", "a"])] == ["a", "c"]
+        assert [topic.name for topic in await client.topics.list("b")] == ["b"]
+        assert await client.topics.list([]) == []
+        with pytest.raises(UnknownTopicError):
+            await client.topics.list(["a", "nobody"])
+        assert await client.topics.find_offsets("a", "earliest") == {0: 0, 1: 0}
+        assert await client.topics.find_offsets("a", "latest") == {0: 0, 1: 3}
+        assert await client.topics.find_offsets("a", 2) == {0: 2, 1: 2}
+        assert await client.topics.find_offsets("a", datetime(2100, 1, 1, tzinfo=UTC)) == {0: 0, 1: 3}
+        assert await client.topics.find_offsets("a", "earliest", end=True, by="timestamp") == {0: 0, 1: 0}
+        with pytest.raises(UnknownTopicError):
+            await client.topics.find_offsets("nobody", "latest")
+        with pytest.raises(ValueError, match="at: expected"):
+            await client.topics.find_offsets("a", "newest")
