@@ -199,7 +199,7 @@ class AsyncProducing(Generic[AnyMessage]):
         delivery_timeout: Duration | None = 120.0,
         on_delivery: Callable[[DeliveryReport], object] | None = None,
         codec: Encoder[T] | Default | None = DEFAULT,
-    ) -> object:
+    ) -> AsyncProducer[T | None]:
         """Return what sends messages in batches, without waiting for each: see AsyncProducer.
 
         A batch goes out when it has `batch_bytes` for a partition, or its first message is `linger` seconds old.
@@ -219,4 +219,4 @@ class AsyncProducing(Generic[AnyMessage]):
             delivery_timeout=delivery_timeout,
         )
         encoder = chosen_encoder(codec, self._codec)
-        return AsyncProducer[object](self._sessions.producer_session(), options, on_delivery, encoder)
+        return AsyncProducer(self._sessions.producer_session(), options, on_delivery, encoder)

@@ -205,6 +205,8 @@ class Reader:
             runtime.check_home(self._home, self._plan.what)
 
     def _enter(self, pull: object) -> None:
+        if self._home is None:  # before the lock: a child that is forked while it is held never tries to take it
+            self._home = runtime.home()
         with self._lock:
             if self._owner is not None:
                 raise ConcurrentUseError(f"two threads or tasks use one {self._plan.what}; give each its own")
@@ -217,7 +219,6 @@ class Reader:
     async def _open(self) -> None:
         if self._is_stopped:
             return
-        self._home = self._home or runtime.home()
         link = self._line.pick_up()
         if self._is_open:
             return

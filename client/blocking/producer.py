@@ -78,6 +78,7 @@ class Producer(Generic[Taken]):
         self._background: Background | None = None
         self._lock = runtime.Lock()
         self._is_closing = False
+        tell_after_fork(self)  # from its beginning: a thread may be in its first `send` when another one forks
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closing else "open"
@@ -231,11 +232,12 @@ class Producer(Generic[Taken]):
                 self._ask, self._here = runtime.place()
                 dispatcher = Dispatcher(self._make_session(), self._options, self._on_delivery)
                 self._background = Background(dispatcher, self._ready)
-                tell_after_fork(self)
             return self._background
 
     def inherited(self) -> None:
-        """This is a child after a fork: what was taken is the parent's to send."""
+        """This is a child after a fork: what was taken is the parent's to send. One that no message was given to yet is
+        as good as new, but for its lock, which a thread of the parent may have held."""
+        self._lock = runtime.Lock()
         self._ready.clear()
         if self._background is not None:
             self._background.dispatcher.session.abandon()

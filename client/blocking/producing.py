@@ -200,7 +200,7 @@ class Producing(Generic[AnyMessage]):
         delivery_timeout: Duration | None = 120.0,
         on_delivery: Callable[[DeliveryReport], object] | None = None,
         codec: Encoder[T] | Default | None = DEFAULT,
-    ) -> object:
+    ) -> Producer[T | None]:
         """Return what sends messages in batches, without waiting for each: see Producer.
 
         A batch goes out when it has `batch_bytes` for a partition, or its first message is `linger` seconds old.
@@ -220,4 +220,4 @@ class Producing(Generic[AnyMessage]):
             delivery_timeout=delivery_timeout,
         )
         encoder = chosen_encoder(codec, self._codec)
-        return Producer[object](self._sessions.producer_session(), options, on_delivery, encoder)
+        return Producer(self._sessions.producer_session(), options, on_delivery, encoder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from tidelog import (
     ForkedError,
     WrongLoopError,
 )
+from tidelog.client.blocking.session import Session
 from tidelog.protocol.api import Api
 
 ROOT = Path(__file__).parent.parent.parent
@@ -84,6 +86,8 @@ def test_a_fork_while_threads_send() -> None:
 
         thread = threading.Thread(target=send)
         thread.start()
+        while not sent[0]:
+            time.sleep(0.001)
         for _ in range(10):
 
             def child() -> None:
@@ -96,6 +100,72 @@ def test_a_fork_while_threads_send() -> None:
         thread.join()
         producer.flush()
         assert broker.store.values("t") == [b"%06d" % at for at in range(sent[0])]
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_in_the_middle_of_a_first_send() -> None:
+    """Another thread holds the producer's lock at that moment: the child does not wait for it, and has it as new."""
+    with FakeBroker() as broker, Client(broker.url) as client, client.producer() as producer:
+        make_session, is_inside, may_go_on = producer._make_session, threading.Event(), threading.Event()
+
+        def make_slowly() -> Session:
+            is_inside.set()
+            assert may_go_on.wait(30)
+            return make_session()
+
+        producer._make_session = make_slowly
+        thread = threading.Thread(target=lambda: producer.send("t", b"parent"))
+        thread.start()
+        assert is_inside.wait(10)
+
+        def child() -> None:
+            signal.alarm(10)
+            producer._make_session = make_session
+            producer.send("t", b"child")
+            producer.close()
+
+        in_child(child)
+        may_go_on.set()
+        thread.join()
+        producer.flush()
+        assert broker.store.values("t") == [b"child", b"parent"]
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_in_the_middle_of_a_first_read() -> None:
+    """Another thread holds the reader's lock at that moment: in the child it was opened before the fork."""
+    with FakeBroker() as broker, Client(broker.url) as client:
+        client.produce("t", b"parent")
+        consumer = client.consumer("t")
+        reader, is_inside, may_go_on = consumer._reader, threading.Event(), threading.Event()
+        lock = reader._lock
+
+        def hold() -> None:
+            with lock:
+                is_inside.set()
+                assert may_go_on.wait(30)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        assert is_inside.wait(10)
+        found: list[bytes | None] = []
+        thread = threading.Thread(target=lambda: found.extend(each.value for each in consumer.receive(1, timeout=30)))
+        thread.start()
+        while reader._home is None:
+            time.sleep(0.001)
+
+        def child() -> None:
+            signal.alarm(10)
+            with pytest.raises(ForkedError):
+                consumer.receive(1, timeout=5)
+            consumer.close()
+
+        in_child(child)
+        may_go_on.set()
+        holder.join()
+        thread.join()
+        consumer.close()
+        assert found == [b"parent"]
 
 
 def test_ctrl_c_at_any_moment_leaves_the_truth() -> None:
@@ -149,6 +219,7 @@ def test_a_program_that_ends_without_close_does_not_hang() -> None:
         """
 from tests.client.fake_broker import FakeBroker, Fault
 from tidelog import Client
+from tidelog.client.blocking.session import Session
 from tidelog.protocol.api import Api
 
 broker = FakeBroker()
