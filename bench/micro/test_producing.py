@@ -6,7 +6,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from tidelog.client.core.cutting import Table, cut
 from tidelog.client.core.partitioner import partition_of, partitions_of
-from tidelog.client.core.record import make_record, to_bytes_column
+from tidelog.client.core.entries import to_entries
+from tidelog.client.core.record import make_record
 
 from .content import values_of
 
@@ -35,14 +36,22 @@ def test_partitions_of_a_column(benchmark: BenchmarkFixture) -> None:
     assert found.tolist() == [partition_of(key, 12) for key in keys]
 
 
-def test_to_bytes_column(benchmark: BenchmarkFixture) -> None:
-    """A column of values is checked and its largest entry found."""
+def test_flat_entries(benchmark: BenchmarkFixture) -> None:
+    """A column of plain values is checked, measured and copied behind one another."""
     values = values_of(COUNT, 100)
-    assert benchmark(lambda: to_bytes_column(values, "values")) == (values, 100)
+    entries, sizes = benchmark(lambda: to_entries(values, "values"))
+    assert ([*entries], sizes.tolist()) == (values, [100] * COUNT)
+
+
+def test_object_entries(benchmark: BenchmarkFixture) -> None:
+    """A column with None among its values is checked and measured, one entry after the other."""
+    values = [None, *values_of(COUNT - 1, 100)]
+    entries, sizes = benchmark(lambda: to_entries(values, "values"))
+    assert ([*entries], sizes.tolist()) == (values, [0] + [100] * (COUNT - 1))
 
 
 def test_cut(benchmark: BenchmarkFixture) -> None:
-    """A column is cut into batches near 128 KiB."""
+    """A column is cut into batches near 256 KiB."""
     values = values_of(COUNT, 100)
     table = Table(list(values), None, None, None)
     parts = benchmark(lambda: list(cut(table)))

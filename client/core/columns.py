@@ -18,15 +18,15 @@ from ...protocol.columns import DEDUP_ID
 from ...protocol.dedup_id import NO_DEDUP_ID
 from ..headers import HeadersInput
 from .arguments import checked_column, checked_rows, listed
-from .cutting import DedupIds, Int64s, Table, cut
+from .cutting import DedupIds, Table, cut
 from .data import Data
+from .entries import Int64s, to_entries, to_objects
 from .grouping import Chosen, groups, ids_or_none, spread
 from .partitioner import NO_PARTITION, StickyPartitioner, check_chosen_by_id, partitions_of
 from .record import (
     DedupId,
     check_partition,
     check_priority,
-    to_bytes_column,
     to_dedup_id,
     to_pairs,
     to_partition,
@@ -63,8 +63,8 @@ class Columns:
         timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None = None,
         dedup_ids: Iterable[DedupId | None] | None = None,
     ) -> None:
-        value_list, value_sizes = to_bytes_column(values, "values")
-        key_list, key_sizes = (None, None) if keys is None else to_bytes_column(keys, "keys")
+        value_list, value_sizes = to_entries(values, "values")
+        key_list, key_sizes = (None, None) if keys is None else to_objects(keys, "keys")
         header_list = checked_column("headers", to_pairs, headers, "headers")
         times_us = None if timestamps is None else to_times_us(timestamps)
         ids = None if dedup_ids is None else to_dedup_id_column(dedup_ids)

@@ -8,7 +8,7 @@ Rows --consign--> Consignment --outbox--> answered, refused or given up: settled
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -18,8 +18,9 @@ from ...protocol.dedup_id import NO_DEDUP_ID
 from ...protocol.errors import Detail, FailedMessage, SentRecord, TidelogError, UnknownTopicIdError
 from ...protocol.messages import BatchResult
 from .blame import shares
-from .cutting import DedupIds, Int64s, Table, cut
+from .cutting import DedupIds, Table, cut
 from .directory import TopicEntry
+from .entries import Int64s, flat_column
 from .grouping import Chosen, groups, spread
 from .parcel import Delivery, Parcel
 from .partitioner import NO_PARTITION, StickyPartitioner
@@ -251,7 +252,7 @@ def _parts(table: Table, target_bytes: int) -> Iterator[tuple[int, Table, int]]:
 
 
 def _partitions(messages: Messages, table: Table, topic: TopicEntry, sticky: StickyPartitioner) -> Chosen:
-    chosen = spread(table.keys, table.dedup_ids, topic.partitions, id_chooses=topic.id_chooses)
+    chosen = spread(messages.keys, table.dedup_ids, topic.partitions, id_chooses=topic.id_chooses)
     if messages.extras is not None and any(each is not None and each.partition is not None for each in messages.extras):
         asked = [NO_PARTITION if each is None or each.partition is None else each.partition for each in messages.extras]
         wanted = np.array(asked, dtype=np.int32)
@@ -270,13 +271,15 @@ def _priorities(messages: Messages) -> int | list[int]:
 
 
 def _table(messages: Messages, began_us: int) -> Table:
+    values = flat_column(cast("list[object]", messages.values)) or messages.values
+    keys = messages.keys and (flat_column(cast("list[object]", messages.keys)) or messages.keys)
     if messages.extras is None:
-        return Table(messages.values, messages.keys, None, None)
+        return Table(values, keys, None, None)
     extras = messages.extras
     pairs = [[] if each is None else each.pairs for each in extras]
     return Table(
-        messages.values,
-        messages.keys,
+        values,
+        keys,
         pairs if any(pairs) else None,
         _times_us(extras, began_us),
         _dedup_ids(extras),

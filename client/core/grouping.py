@@ -9,23 +9,21 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.dedup_id import NO_DEDUP_ID
-from .cutting import DedupIds, Int64s, as_list
+from .cutting import DedupIds
+from .entries import Entries, Int64s, to_encode
 from .partitioner import NO_PARTITION, partitions_of
-from .record import Objects
 
 Chosen = int | npt.NDArray[np.int32]
 """The partition of all rows, or of each; NO_PARTITION where any will do."""
 
 
-def spread(
-    keys: list[bytes | None] | Objects | None, ids: DedupIds | None, partitions: int, *, id_chooses: bool
-) -> Chosen:
+def spread(keys: Entries | None, ids: DedupIds | None, partitions: int, *, id_chooses: bool) -> Chosen:
     """Return the partition of each row by its key and its dedup id; with `id_chooses` the id goes before the key."""
     if keys is None and ids is None:
         return NO_PARTITION
     if partitions == 1:
         return 0
-    by_key = None if keys is None else partitions_of(as_list(keys), partitions)
+    by_key = None if keys is None else partitions_of(to_encode(keys), partitions)
     by_id = None if ids is None else partitions_of(ids_or_none(ids), partitions)
     first, then = (by_id, by_key) if id_chooses else (by_key, by_id)
     if first is None or then is None:

@@ -20,8 +20,9 @@ from ...protocol.messages import BatchResult
 from ..headers import Pair
 from .blame import shares
 from .columns import Chunk
-from .cutting import RECORD_OVERHEAD_BYTES, TARGET_BYTES, as_list
-from .record import Objects, Record
+from .cutting import RECORD_OVERHEAD_BYTES, TARGET_BYTES
+from .entries import Entries, to_encode
+from .record import Record
 from .waiter import Waiter
 
 SEQUENCE_MASK = 0xFFFF_FFFF
@@ -99,8 +100,8 @@ class Parcel:
         self.durability = durability
         self.timestamp_us = timestamp_us
         self.deadline = deadline
-        self.values: Sequence[bytes | None] | Objects = []
-        self.keys: Sequence[bytes | None] | Objects | None = None
+        self.values: Entries = []
+        self.keys: Entries | None = None
         self.value_sizes: npt.NDArray[np.int64] | None = None
         self.key_sizes: npt.NDArray[np.int64] | None = None
         """Of each entry in bytes, where that is known already."""
@@ -135,8 +136,8 @@ class Parcel:
         repeats."""
         self.sequence, self.identity = sequence, identity
         self.encoded = encode_batch(
-            as_list(self.values),
-            keys=None if self.keys is None else as_list(self.keys),
+            to_encode(self.values),
+            keys=None if self.keys is None else to_encode(self.keys),
             headers=self.headers,
             timestamps_us=self.timestamps_us,
             timestamp_us=self.timestamp_us if self.timestamps_us is None else None,

@@ -13,7 +13,7 @@ from .record import check_durability
 from .times import Duration, seconds
 from .words import CompressionWord, DurabilityWord
 
-BATCH_BYTES = 128 * KIB
+BATCH_BYTES = 256 * KIB
 BUFFER_BYTES = 32 * MIB
 
 MAX_LINGER_S = 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import cast
@@ -18,24 +17,17 @@ from ...protocol.errors import InvalidRequestError, MessageTooLargeError, Unknow
 from ...protocol.limits import MAX_HEADER_NAME_BYTES, MAX_HEADERS_PER_MESSAGE
 from ..headers import Headers, HeadersInput, Pair, pairs_of
 from .arguments import check_word, checked_rows, encoded, listed, whole_number
-from .data import Data, byte_view, to_bytes
+from .data import Data, to_bytes
 from .times import to_us
 from .words import DurabilityWord
 
 DedupId = str | bytes
 """What a dedup id may be; text and its UTF-8 bytes are the same id."""
 
-BLOCK_ROWS = 1_000
-"""Rows looked at together."""
-
-Objects = npt.NDArray[np.object_]
-"""A column of bytes or None."""
-
 MAX_WIRE_COUNT = (1 << 31) - 1
 """How many partitions can be asked for at all."""
 
 _DURABILITIES = {durability.word: int(durability) for durability in Durability}
-_PLAIN = frozenset({bytes, type(None)})
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -92,39 +84,6 @@ def to_dedup_id(dedup_id: DedupId, name: str = "dedup_id") -> bytes:
     if not given:
         raise ValueError(f"{name}: expected at least one byte, found none; None means no dedup id")
     return hash_dedup_id(given)
-
-
-def to_bytes_column(column: Iterable[Data], name: str) -> tuple[Objects, npt.NDArray[np.int64]]:
-    """Return a column as it is sent, in an array of its own, and the size of each entry; 0 where it is None.
-
-    No list: the garbage collector, which comes by once or twice in 100,000 rows, looks at every entry of a young list
-    and so brings each into the cache again: a third of the client's time. It does not look into arrays.
-
-    In blocks: each entry comes into the processor's cache once. Looking at a long list twice, for types and then for
-    lengths, takes 70 ns an entry, this 45. The sizes serve for the limit, for cutting and for the offsets in the
-    batch: each of these took 20 ns an entry when it asked for itself.
-    """
-    if byte_view(column) is not None:
-        raise TypeError(f"{name}: expected a list of messages, found one {type(column).__name__}")
-    entries = listed(name, column, "messages")
-    kept = np.fromiter(entries, dtype=np.object_, count=len(entries))
-    sizes = np.empty(len(entries), dtype=np.int64)
-    for at in range(0, len(entries), BLOCK_ROWS):
-        block = entries[at : at + BLOCK_ROWS]
-        if not set(map(type, block)) <= _PLAIN:
-            block = [to_bytes(entry, f"{name}[{place}]") for place, entry in enumerate(block, at)]
-            kept[at : at + BLOCK_ROWS] = block
-        sizes[at : at + BLOCK_ROWS] = _sizes(cast("list[bytes | None]", block))
-    return kept, sizes
-
-
-def _sizes(entries: list[bytes | None]) -> npt.NDArray[np.int64]:
-    """Return the size of each entry. Packed in one call: `numpy.fromiter` and `array` take twice as long."""
-    try:
-        packed = struct.pack(f"={len(entries)}q", *map(len, cast("list[bytes]", entries)))
-    except TypeError:
-        packed = struct.pack(f"={len(entries)}q", *[0 if entry is None else len(entry) for entry in entries])
-    return np.frombuffer(packed, dtype=np.int64)
 
 
 def to_pairs(headers: HeadersInput | None, name: str = "headers") -> list[Pair]:

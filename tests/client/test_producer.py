@@ -338,7 +338,7 @@ async def test_a_codec_encodes_in_send(world: World) -> None:
         ({"linger": "1"}, "linger: expected seconds"),
         ({"batch_bytes": 0}, "batch_bytes: expected 1 to"),
         ({"batch_bytes": 1.5}, "batch_bytes: expected a whole number"),
-        ({"buffer_bytes": 1000}, "buffer_bytes: expected 131072 to"),
+        ({"buffer_bytes": 1000}, "buffer_bytes: expected 262144 to"),
         ({"compression": "gzip"}, 'compression: expected None or "zstd"'),
         ({"durability": "safe"}, "received, written or synced"),
         ({"max_block": -1}, "max_block: expected 0 or more"),

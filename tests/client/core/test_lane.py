@@ -185,11 +185,11 @@ def test_one_that_cannot_grow_does_not_wait_to_grow() -> None:
 
 
 def test_a_batch_that_is_full_takes_no_more() -> None:
-    """Near 128 KiB, or at 1,000 messages."""
+    """Near 256 KiB, or at 1,000 messages."""
     outbox = Outbox()
     small = [outbox.join(1, 0, record(b""), durability=0, deadline=FOR_EVER).parcel for _ in range(1001)]
     assert [len(parcel.deliveries) for parcel in (small[0], small[1000])] == [1000, 1]
-    large = [outbox.join(1, 1, record(b"x" * 50_000), durability=0, deadline=FOR_EVER).parcel for _ in range(3)]
+    large = [outbox.join(1, 1, record(b"x" * 100_000), durability=0, deadline=FOR_EVER).parcel for _ in range(3)]
     assert [len(parcel.deliveries) for parcel in (large[0], large[2])] == [2, 1]
 
 

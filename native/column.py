@@ -1,0 +1,43 @@
+"""Put the entries of a list behind one another at C speed: a column as it lies in a batch, without nulls.
+
+The extension may be missing, where only the Python files were shipped (`flatten` then takes nothing); whoever calls it
+has another way anyway, for what is not plain.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+try:
+    from . import _column
+except ImportError:
+    _column = None
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+
+class Flat(NamedTuple):
+    """Entries of bytes: entry i is `data[offsets[i]:offsets[i + 1]]`."""
+
+    offsets: Int32s
+    data: bytes
+
+
+def flatten(entries: list[object], limit: int) -> Flat | None:
+    """Return the entries as one column; None if one is neither bytes nor text (which becomes UTF-8), or if they are of
+    more than `limit` bytes together. Subclasses count as something else. The interpreter lock is held: some 40 ns an
+    entry of 100 bytes, and a tenth of a nanosecond for each further byte."""
+    if _column is None:
+        return None
+    offsets = np.empty(len(entries) + 1, dtype="<i4")
+    data = _column.flatten(entries, offsets, limit)
+    return None if data is None else Flat(offsets, data)
+
+
+def pick(column: Flat, rows: Int64s) -> Flat:
+    """Return these rows of a column, in this order. Raises IndexError for a row that it has not."""
+    assert _column is not None
+    offsets = np.empty(len(rows) + 1, dtype="<i4")
+    return Flat(offsets, _column.pick(column.data, column.offsets, np.ascontiguousarray(rows, dtype=np.int64), offsets))

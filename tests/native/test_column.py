@@ -1,0 +1,94 @@
+"""Columns put together in C, held against plain Python."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.native.column import Flat, flatten, pick
+
+MANY = 1 << 20
+
+PLAIN = st.lists(st.one_of(st.binary(max_size=200), st.text(max_size=50).filter(lambda text: text.isprintable())))
+
+
+def plain_bytes(entry: object) -> bytes:
+    """The bytes of an entry, said in Python."""
+    return entry.encode() if isinstance(entry, str) else bytes(entry)  # type: ignore[arg-type]
+
+
+def entries_of(column: Flat) -> list[bytes]:
+    """The entries of a flat column."""
+    return [column.data[start:end] for start, end in zip(column.offsets[:-1], column.offsets[1:], strict=True)]
+
+
+@given(entries=PLAIN)
+def test_flat_entries_are_the_bytes_and_texts_given(entries: list[bytes | str]):
+    """Bytes stay what they are, text becomes UTF-8, in order, with nothing between."""
+    column = flatten([*entries], MANY)
+    assert column is not None
+    assert entries_of(column) == [plain_bytes(entry) for entry in entries]
+    assert (int(column.offsets[0]), int(column.offsets[-1])) == (0, len(column.data))
+
+
+class Odd(bytes):
+    """Bytes with a life of their own."""
+
+
+@pytest.mark.parametrize("odd", [None, bytearray(b"x"), memoryview(b"x"), 5, Odd(b"x"), "\ud800", ["x"]])
+@pytest.mark.parametrize("at", [0, 1, 20])
+def test_what_is_not_plain_is_left_to_others(odd: object, at: int):
+    """Not one of the entries is taken where one is neither bytes nor text, or text that has no UTF-8."""
+    entries: list[object] = [b"x"] * 20
+    entries.insert(at, odd)
+    assert flatten(entries, MANY) is None
+
+
+def test_the_limit_is_of_all_bytes_together():
+    """So many bytes are taken, and not one more."""
+    assert flatten([b"abc", "de"], 5) is not None
+    assert flatten([b"abc", "de"], 4) is None
+    empty = flatten([b""], 0)
+    assert empty is not None
+    assert (empty.offsets.tolist(), empty.data) == ([0, 0], b"")
+
+
+def test_no_reference_is_kept():
+    """An entry is held as often afterwards as before."""
+    value = b"value" * 10
+    before = sys.getrefcount(value)
+    for _ in range(100):
+        assert flatten([value, value], MANY) is not None
+        assert flatten([value, None], MANY) is None
+    assert sys.getrefcount(value) == before
+
+
+@given(entries=st.lists(st.binary(max_size=20), min_size=1), data=st.data())
+def test_picked_rows_are_those_rows(entries: list[bytes], data: st.DataObject):
+    """Any rows, in any order and any number of times; also of a slice, whose offsets do not begin at 0."""
+    column = flatten([*entries], MANY)
+    assert column is not None
+    first = data.draw(st.integers(0, len(entries) - 1))
+    rows = data.draw(st.lists(st.integers(0, len(entries) - first - 1)))
+    found = pick(Flat(column.offsets[first:], column.data), np.array(rows, dtype=np.int64))
+    assert entries_of(found) == [entries[first + row] for row in rows]
+
+
+@pytest.mark.parametrize("row", [-1, 2, 1 << 40])
+def test_a_row_that_is_not_there_is_refused(row: int):
+    """No byte is read outside of the column."""
+    column = flatten([b"a", b"b"], MANY)
+    assert column is not None
+    with pytest.raises(IndexError, match="expected rows of the column"):
+        pick(column, np.array([row], dtype=np.int64))
+
+
+@pytest.mark.parametrize("offsets", [[0, 9], [-1, 2], [2, 1]])
+def test_offsets_outside_of_the_data_are_refused(offsets: list[int]):
+    """A column whose offsets point outside of its bytes, or backwards, is none."""
+    with pytest.raises(IndexError, match="expected rows of the column"):
+        pick(Flat(np.array(offsets, dtype="<i4"), b"abc"), np.array([0], dtype=np.int64))
