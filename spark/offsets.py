@@ -26,8 +26,9 @@ class Available:
     start: int
     end: int
     record_bytes: float = 0.0
-    count: int = 1
+    count: int = 0
     """How often the topic's name has been made."""
+    topic_id: int = 0
 
 
 # -- bounds --------------------------------------------------------------------------------------------------------
@@ -178,7 +179,8 @@ def ranges_between(
         if last < first:
             raise DataLossError(f"{place}: expected an offset of {first} or more, found {last}", start=first, end=last)
         if last > first:
-            found.append(Range(place, first, last, available[place].count if place in available else 0))
+            known = available.get(place, Available(0, 0))
+            found.append(Range(place, first, last, known.count, known.topic_id))
     return found
 
 

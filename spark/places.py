@@ -20,15 +20,16 @@ class Place(NamedTuple):
 class Range:
     """Records `start` to `end` (exclusive) of a partition: what one task reads.
 
-    `count` says how often the topic's name had been made when the range was planned (0: any), so that the records of
-    another topic under the same name are never taken for these. `times`, in microseconds, keeps only records whose
-    producer's timestamp lies in [from, to).
+    `topic_id` and `count` (how often the topic's name had been made) are as of when the range was planned, 0 where that
+    is not known, so that the records of another topic under the same name are never taken for these. `times`, in
+    microseconds, keeps only records whose producer's timestamp lies in [from, to).
     """
 
     place: Place
     start: int
     end: int
     count: int = 0
+    topic_id: int = 0
     times: tuple[int, int] | None = None
 
     @property
