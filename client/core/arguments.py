@@ -64,6 +64,13 @@ def check_text(name: str, text: object, example: str) -> None:
         raise TypeError(f"{name}: expected text such as {example}, found {text!r}")
 
 
+def check_options(call: str, options: Mapping[str, object], known: Collection[str]) -> None:
+    """Raise TypeError, in Python's words, for a keyword argument that a call does not have."""
+    for name in options:
+        if name not in known:
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}")
+
+
 def encoded(text: str, name: str) -> bytes:
     """Return text as UTF-8. Raises ValueError for half of a surrogate pair, which has no bytes."""
     try:

@@ -58,6 +58,18 @@ class ColumnOptions(TypedDict, total=False):
     timeout: Timeout
 
 
+class MessageOptions(TypedDict, total=False):
+    """Of a producer's `send`."""
+
+    key: Data
+    headers: HeadersInput | None
+    priority: int
+    partition: int | None
+    timestamp: datetime | None
+    dedup_id: DedupId | None
+    tag: object
+
+
 class SendingOptions(TypedDict, total=False):
     """Of `producer`."""
 
@@ -81,6 +93,7 @@ class ConsumerOptions(TypedDict, total=False):
     on_corrupt: HoleWord
     on_gap: HoleWord
     wait_for_topic: bool
+    include_archived: bool
     timeout: Timeout
 
 
@@ -93,4 +106,5 @@ class ReplayOptions(TypedDict, total=False):
     by: ByWord
     ordered: OrderWord | None
     missing: HoleWord
+    include_archived: bool
     timeout: Timeout

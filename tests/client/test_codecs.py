@@ -16,7 +16,7 @@ import pydantic
 import pytest
 
 from tests.client.flavours import World, everywhere
-from tidelog import AsyncClient, Client, DecodeError, Headers, Message, TypedMessage
+from tidelog import AsyncClient, Client, DecodeError, Headers, Message, Producer, TypedMessage
 from tidelog.client.core import options
 from tidelog.codecs import Json, Msgspec, Pydantic
 from tidelog.protocol.messages import Produce
@@ -308,6 +308,7 @@ def test_options_of_codecs() -> None:
         (Client.produce, options.RecordOptions),
         (Client.produce_many, options.ColumnOptions),
         (Client.producer, options.SendingOptions),
+        (Producer.send, options.MessageOptions),
         (Client.consumer, options.ConsumerOptions),
         (Client.replay, options.ReplayOptions),
         (AsyncClient.consumer, options.ConsumerOptions),

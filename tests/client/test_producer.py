@@ -220,6 +220,7 @@ async def test_what_may_not_be_sent_is_refused_by_send(world: World) -> None:
         for kind, match, wrong in (
             (TypeError, "codec=", {"value": 1}),
             (TypeError, "codec=", {"value": b"", "key": 1.5}),
+            (TypeError, r"send\(\) got an unexpected keyword argument 'kee'", {"value": b"", "kee": b"k"}),
             *((TypeError, "from 0 to 9", {"value": b"", "priority": wrong}) for wrong in (True, 4.5, "9", None)),
             *((ValueError, "expected 0 to 9", {"value": b"", "priority": wrong}) for wrong in (10, -1, 50)),
             (ValueError, "expected 0 to 2", {"value": b"", "partition": 3}),
