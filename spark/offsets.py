@@ -42,7 +42,8 @@ def check_places(bounds: Bounds, places: Iterable[Place], option: str) -> None:
 
 
 def start_at(place: Place, point: Point, found: int | None, available: Available, *, latest_if_none: bool) -> int:
-    """Return where a read begins; `found` is what the broker answered for a time.
+    """Return where a read begins; `found` is what the broker answered for a time, perhaps after `available`: what came
+    in between is not there for this read.
 
     Raises OptionError if nothing is at or after that time and this is not to mean the end, and for an offset behind
     the end. One that retention has passed is returned as it is: see `clamp`.
@@ -58,7 +59,7 @@ def start_at(place: Place, point: Point, found: int | None, available: Available
                 f"{place}: expected a record at or after the starting time, found none;"
                 " startingOffsetsByTimestampStrategy=latest reads from the end"
             )
-        return found
+        return min(found, available.end)
     if point > available.end:
         raise OptionError(f"startingOffsets: expected {place} at {available.start} to {available.end}, found {point}")
     return point
@@ -68,12 +69,23 @@ def end_at(place: Place, point: Point, found: int | None, available: Available) 
     """Return where a read ends, exclusive. Raises OptionError for an offset that is not there yet."""
     if isinstance(point, Moment):
         assert found is not None
-        return found
+        return min(found, available.end)
     if isinstance(point, int):
         if point > available.end:
             raise OptionError(f"endingOffsets: expected {place} at {available.start} to {available.end}, found {point}")
         return point
     return available.end
+
+
+def check_order(place: Place, start: Point, end: Point) -> None:
+    """Raise OptionError for a range that is written backwards: an empty answer would hide the slip."""
+    for kind in (int, Moment):
+        if isinstance(start, kind) and isinstance(end, kind) and _number(start) > _number(end):
+            raise OptionError(f"{place}: expected the start to be before the end, found it after: {start} and {end}")
+
+
+def _number(point: Point) -> int:
+    return point.time_us if isinstance(point, Moment) else point if isinstance(point, int) else 0
 
 
 def clamp(wanted: Range, available: Available, *, fails: bool) -> tuple[Range, int]:

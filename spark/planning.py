@@ -16,7 +16,7 @@ from ..client.errors import UnknownPartitionError
 from ..client.topic import Topic
 from .bounds import Bounds, Moment
 from .narrowing import Narrowing
-from .offsets import Available, check_places, clamp, end_at, split, start_at
+from .offsets import Available, check_order, check_places, clamp, end_at, split, start_at
 from .options import ReadOptions, Selection
 from .places import Place, Range
 
@@ -65,6 +65,7 @@ def plan(client: Client, options: ReadOptions, narrowing: Narrowing) -> list[Ran
     ends = _ends_of(client, options, available)
     ranges: list[Range] = []
     for place, held in available.items():
+        check_order(place, options.starting.of(place), options.ending.of(place))
         wanted = Range(
             place,
             starts[place],
