@@ -8,7 +8,7 @@ Rows --consign--> Consignment --outbox--> answered, refused or given up: settled
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ...protocol.messages import BatchResult
 from .blame import shares
 from .cutting import DedupIds, Table, cut
 from .directory import TopicEntry
-from .entries import Int64s, flat_column
+from .entries import Int64s
 from .grouping import Chosen, groups, spread
 from .parcel import Delivery, Parcel
 from .partitioner import NO_PARTITION, StickyPartitioner
@@ -215,14 +215,11 @@ def consign(
     deadline: float,
 ) -> list[Consignment]:
     """Return the batches of some messages: those of one partition and priority in order."""
-    table = _table(messages, began_us)
-    chosen = _partitions(messages, table, topic, sticky)
+    chosen = _partitions(messages, topic, sticky)
     made: list[Consignment] = []
-    for partition, priority, rows in groups(chosen, _priorities(messages), len(table)):
-        group, group_table = messages, table
-        if rows is not None and len(rows) < len(table):
-            group = messages.take(rows)
-            group_table = _table(group, began_us)
+    for partition, priority, rows in groups(chosen, _priorities(messages), len(messages)):
+        group = (messages if rows is None or len(rows) == len(messages) else messages.take(rows)).flat()
+        group_table = _table(group, began_us)
         for at, part, size in _parts(group_table, target_bytes):
             made.append(
                 Consignment(
@@ -251,8 +248,9 @@ def _parts(table: Table, target_bytes: int) -> Iterator[tuple[int, Table, int]]:
         yield at, part, part.size()
 
 
-def _partitions(messages: Messages, table: Table, topic: TopicEntry, sticky: StickyPartitioner) -> Chosen:
-    chosen = spread(messages.keys, table.dedup_ids, topic.partitions, id_chooses=topic.id_chooses)
+def _partitions(messages: Messages, topic: TopicEntry, sticky: StickyPartitioner) -> Chosen:
+    ids = None if messages.extras is None else _dedup_ids(messages.extras)
+    chosen = spread(messages.keys, ids, topic.partitions, id_chooses=topic.id_chooses)
     if messages.extras is not None and any(each is not None and each.partition is not None for each in messages.extras):
         asked = [NO_PARTITION if each is None or each.partition is None else each.partition for each in messages.extras]
         wanted = np.array(asked, dtype=np.int32)
@@ -271,15 +269,13 @@ def _priorities(messages: Messages) -> int | list[int]:
 
 
 def _table(messages: Messages, began_us: int) -> Table:
-    values = flat_column(cast("list[object]", messages.values)) or messages.values
-    keys = messages.keys and (flat_column(cast("list[object]", messages.keys)) or messages.keys)
     if messages.extras is None:
-        return Table(values, keys, None, None)
+        return Table(messages.values, messages.keys, None, None)
     extras = messages.extras
     pairs = [[] if each is None else each.pairs for each in extras]
     return Table(
-        values,
-        keys,
+        messages.values,
+        messages.keys,
         pairs if any(pairs) else None,
         _times_us(extras, began_us),
         _dedup_ids(extras),

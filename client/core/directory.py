@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...protocol.messages import MetadataReply, TopicInfo
 from ...protocol.topic_name import full_name, short_name
@@ -69,13 +69,15 @@ class Directory:
         entry = self._entries.get(full_name)
         return entry if entry is not None and entry.version >= self.version else None
 
-    def learn(self, reply: MetadataReply) -> None:
-        """Take over what the broker answered."""
+    def learn(self, reply: MetadataReply) -> list[int]:
+        """Take over what the broker answered; return the ids that have no name any more."""
         self.seen(reply.version)
+        before = [self._entries.get(info.name) for info in reply.topics]
+        before += [self._entries.pop(missing.name, None) for missing in reply.errors]
         for info in reply.topics:
             self._entries[info.name] = TopicEntry.of(info, reply.version)
-        for missing in reply.errors:
-            self._entries.pop(missing.name, None)
+        named = {info.id for info in reply.topics}
+        return [entry.id for entry in before if entry is not None and entry.id not in named]
 
     def seen(self, version: int) -> None:
         """Take note of the metadata version in a reply."""
@@ -83,12 +85,15 @@ class Directory:
 
     def forget(self, full_name: str) -> None:
         """The broker said that what is known of this topic is out of date."""
-        self._entries.pop(full_name, None)
+        entry = self._entries.get(full_name)
+        if entry is not None:
+            self._entries[full_name] = replace(entry, version=-1)  # its id is known until another has the name
 
     def reconnected(self) -> None:
         """Another broker, or a restored one, may answer from here on: versions do not compare with earlier ones."""
         self.version = 0
-        self._entries.clear()
+        for name in self._entries:
+            self.forget(name)
 
 
 MAX_NAMES = 10_000

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import TypeVar, cast
+from typing import TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,10 @@ def flat_column(entries: list[object]) -> BinaryColumn | None:
     return None if flat is None else BinaryColumn(flat.offsets, memoryview(flat.data))
 
 
+@overload
+def entries_at(column: list[bytes | None] | BinaryColumn, rows: Int64s) -> list[bytes | None] | BinaryColumn: ...
+@overload
+def entries_at(column: Entries, rows: Int64s) -> Entries: ...
 def entries_at(column: Entries, rows: Int64s) -> Entries:
     """Return some rows of a column, in this order."""
     if isinstance(column, BinaryColumn):

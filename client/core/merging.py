@@ -35,7 +35,9 @@ LEAST_KEPT_BYTES = 64 << 10
 def positions_of(plan: Plan) -> Positions:
     """Return what hands out a plan's partitions in the order that it asks for."""
     times = timestamp_filter(plan.start, plan.end, plan.by)
-    return MergedPositions(plan.policy, times, plan.by) if plan.is_merged else Positions(plan.policy, times)
+    found = MergedPositions(plan.policy, times, plan.by) if plan.is_merged else Positions(plan.policy, times)
+    found.is_archived = plan.is_archived
+    return found
 
 
 @dataclass(slots=True)

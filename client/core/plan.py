@@ -26,6 +26,8 @@ class Plan:
     is_exact: bool = False
     is_merged: bool = False
     """Whether all partitions are handed out in one order, that of the time that `by` says."""
+    is_archived: bool = False
+    """Whether what retention removed is read from the archive."""
 
     @property
     def has_offset(self) -> bool:
@@ -44,6 +46,7 @@ def consumer_plan(
     on_corrupt: HoleWord,
     on_gap: HoleWord,
     wait_for_topic: bool,
+    include_archived: bool,
     now_us: int,
 ) -> Plan:
     """Return the plan of a consumer. Raises TypeError or ValueError for what cannot be meant."""
@@ -57,6 +60,7 @@ def consumer_plan(
         parse_by(by),
         Policy(_skips("on_corrupt", on_corrupt), _skips("on_gap", on_gap)),
         waits_for_topic=check_flag("wait_for_topic", wait_for_topic),
+        is_archived=check_flag("include_archived", include_archived),
     )
 
 
@@ -70,6 +74,7 @@ def replay_plan(
     by: ByWord,
     ordered: OrderWord | None,
     missing: HoleWord,
+    include_archived: bool,
     now_us: int,
 ) -> Plan:
     """Return the plan of a replay. Raises TypeError or ValueError for what cannot be meant."""
@@ -88,6 +93,7 @@ def replay_plan(
         Policy(skips, skips),
         is_exact=not skips,
         is_merged=ordered is not None,
+        is_archived=check_flag("include_archived", include_archived),
     )
 
 

@@ -65,6 +65,8 @@ class Positions:
     def __init__(self, policy: Policy, times: Times | None = None) -> None:
         self.max_payload_bytes = MAX_BATCH_PAYLOAD_BYTES
         self.metadata_version = 0
+        self.is_archived = False
+        """Whether what retention removed is read from the archive."""
         self._policy = policy
         self._times = times
         self._positions: dict[Place, Position] = {}
@@ -138,6 +140,7 @@ class Positions:
             verify=bool(suspects),
             timestamps=self._times,
             metadata_version=self.metadata_version,
+            archived=self.is_archived,
         )
         return Sent(message, {(at.topic.id, at.partition): at.seeks for at in asked}, is_partial)
 

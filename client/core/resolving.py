@@ -27,6 +27,8 @@ def questions(plan: Plan, places: Places) -> ListOffsets:
     queries = [start_query(plan.start, plan.by, topic.id, partition) for topic, partition in places]
     if plan.end is not None:
         queries += [end_query(plan.end, plan.by, topic.id, partition) for topic, partition in places]
+    for query in queries:
+        query.archived = plan.is_archived
     return ListOffsets(queries)
 
 

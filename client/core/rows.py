@@ -13,11 +13,12 @@ a lock around it costs 300 ns more on a busy machine than one without, and `tupl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import NamedTuple, TypeVar, cast
 
+from ...protocol.columns import BinaryColumn
 from ..headers import Pair
-from .cutting import RECORD_OVERHEAD_BYTES, Int64s
+from .cutting import RECORD_OVERHEAD_BYTES
+from .entries import Int64s, entries_at, flat_column, picked
 
 Entry = TypeVar("Entry")
 
@@ -41,8 +42,8 @@ class Extras(NamedTuple):
 class Messages:
     """Messages as columns; those that are None have nothing in any row."""
 
-    values: list[bytes | None]
-    keys: list[bytes | None] | None = None
+    values: list[bytes | None] | BinaryColumn
+    keys: list[bytes | None] | BinaryColumn | None = None
     tags: list[object] | None = None
     extras: list[Extras | None] | None = None
 
@@ -51,16 +52,18 @@ class Messages:
 
     def take(self, rows: Int64s) -> Messages:
         """Return these rows, in this order."""
-        places = cast("list[int]", rows.tolist())
-        if len(places) == 1:
-            return self.part(places[0], places[0] + 1)
-        pick = itemgetter(*places)  # three times as fast as a list comprehension
         return Messages(
-            list(pick(self.values)),
-            None if self.keys is None else list(pick(self.keys)),
-            None if self.tags is None else list(pick(self.tags)),
-            None if self.extras is None else list(pick(self.extras)),
+            entries_at(self.values, rows),
+            None if self.keys is None else entries_at(self.keys, rows),
+            None if self.tags is None else picked(self.tags, rows),
+            None if self.extras is None else picked(self.extras, rows),
         )
+
+    def flat(self) -> Messages:
+        """Return the same with values and keys behind one another, where they are plain. Nothing refers to the objects
+        that were sent any more: the garbage collector would look at those of each batch on its way, again and again,
+        for a tenth of the producer's time."""
+        return Messages(_flat(self.values), None if self.keys is None else _flat(self.keys), self.tags, self.extras)
 
     def part(self, start: int, stop: int) -> Messages:
         """Return rows `start` to `stop`."""
@@ -151,6 +154,10 @@ class Rows:
         return Messages(
             values, _unless_empty(keys), _unless_empty(tags), None if extras is None else _unless_empty(extras)
         )
+
+
+def _flat(column: list[bytes | None] | BinaryColumn) -> list[bytes | None] | BinaryColumn:
+    return (flat_column(cast("list[object]", column)) if isinstance(column, list) else None) or column
 
 
 def _unless_empty(column: list[Entry]) -> list[Entry] | None:
