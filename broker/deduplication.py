@@ -26,6 +26,7 @@ from ..protocol.batch import BatchHeader, reencode
 from ..protocol.errors import TidelogError
 from .batch_check import LOOP_BUDGET
 from .dedup import Duplicate, First, has_ids, ids_of
+from .id_share import IdShare
 from .partition_memory import PartitionMemory
 from .producers import Receipt, receipt_is_gone, sequence_reused
 from .storage.log import Log
@@ -72,6 +73,8 @@ class Deduplication:
         self._log = log
         self._memory = memory
         self._max_payload_bytes = max_payload_bytes
+        self.share: IdShare | None = None
+        """Which ids may come here; None for all."""
 
     def __repr__(self) -> str:
         return f"<Deduplication of {self._log!r}>"
@@ -97,7 +100,8 @@ class Deduplication:
         now_us: int,
         prepared: Reencodings | None,
     ) -> Sifted:
-        """Return the new batches that begin at `at` without what is known."""
+        """Return the new batches that begin at `at` without what is known. Raises TopicChangedError."""
+        self._check_share(bulk, at, headers)
         decided = self._decide(bulk, at, headers, now_us)
         if not any(decided):
             size = sum(header.batch_length for header in headers)
@@ -114,6 +118,15 @@ class Deduplication:
                 stored.append(header)
             at += header.batch_length
         return Sifted(memoryview(bytearray().join(pieces)), stored, decided)
+
+    def _check_share(self, bulk: memoryview, at: int, headers: Sequence[BatchHeader]) -> None:
+        share = self.share
+        if share is None or not self._memory.dedup.settings.window_us:
+            return
+        for header in headers:
+            if has_ids(header):
+                share.check(ids_of(header, bulk[at : at + header.batch_length]))
+            at += header.batch_length
 
     def again(self, bulk: memoryview, at: int, header: BatchHeader, receipt: Receipt) -> Sequence[Duplicate]:
         """Return what was left out of a batch that was stored re-encoded and comes again.

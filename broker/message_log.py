@@ -14,6 +14,7 @@ from ..protocol.errors import DiskFullError, TidelogError
 from ..protocol.messages import BatchResult, ErrorInfo
 from .dedup import Duplicate, First, has_ids
 from .deduplication import Deduplication, Reencodings
+from .id_share import IdShare
 from .partition_memory import PartitionMemory
 from .producers import Receipt
 from .services import Services
@@ -90,6 +91,15 @@ class MessageLog:
     def find(self, dedup_id: bytes) -> First | None:
         """Return where the message with a dedup id is, if its window is not over."""
         return self._deduplication.find(dedup_id, self._now_us())
+
+    @property
+    def share(self) -> IdShare | None:
+        """Which dedup ids may come here; None for all."""
+        return self._deduplication.share
+
+    @share.setter
+    def share(self, share: IdShare | None) -> None:
+        self._deduplication.share = share
 
     def _now_us(self) -> int:
         """Return when what is appended now is accepted."""

@@ -26,6 +26,7 @@ from .dedup import First
 from .deferred import Deferred
 from .errors import anew
 from .fetcher import Fetched, Fetcher
+from .id_share import IdShare
 from .message_log import MessageLog
 from .produce_queue import ProduceQueue
 from .produced import Produced
@@ -124,11 +125,6 @@ class Partition:
     def is_fenced(self) -> bool:
         """Whether a sync failed, so that it takes no writes."""
         return self.log.fenced
-
-    @property
-    def settings(self) -> SettingsInForce:
-        """What is in force for it."""
-        return self._settings
 
     def info(self, leader: str, *, details: bool = False) -> PartitionInfo:
         """Describe the partition; sizes and marks only with `details`."""
@@ -252,12 +248,17 @@ class Partition:
         self.log.change_settings(log_settings)
         self._notice_visible()
 
+    def share_ids(self, share: IdShare | None) -> None:
+        """From here on take only these dedup ids; None takes all."""
+        self._messages.share = share
+
     def wake(self, why: Wake) -> None:
         """Tell those who wait for something to read."""
         self._watches.wake(why)
 
     def replace(self, message_log: MessageLog) -> None:
         """Go on with the log as it was opened anew; the old one was released."""
+        message_log.share = self._messages.share
         self._messages = self._queue.log = message_log
         self._is_fence_reported = False
         self._fetcher.log = message_log.log

@@ -9,6 +9,7 @@ from ..protocol.messages import PartitionInfo, TopicInfo
 from ..protocol.topic_name import short_name
 from ..protocol.topic_settings import SettingValue
 from .errors import anew
+from .id_share import IdShare
 from .meta import TopicRecord
 from .partition import Partition
 from .storage.settings import LogSettings
@@ -25,6 +26,7 @@ class Topic:
         self._record = record
         self._settings = settings
         self._slots = list(partitions)
+        self._share_ids()
 
     def __repr__(self) -> str:
         return f"<Topic {self.name!r} id={self.id} partitions={len(self._slots)} offline={len(self.offline)}>"
@@ -113,14 +115,24 @@ class Topic:
     def add(self, partitions: Sequence[Partition]) -> None:
         """Take in partitions that were added to it."""
         self._slots += partitions
+        self._share_ids()
 
     def put(self, partition: Partition) -> None:
         """Bring a partition that was offline into service."""
         self._slots[partition.index] = partition
+        self._share_ids()
 
     def change_settings(self, settings: SettingsInForce, log_settings: LogSettings) -> None:
         """Go on under other settings, and answer those who wait: the topic changed."""
         self._settings = settings
         for partition in self.partitions:
             partition.change_settings(settings, log_settings)
+        self._share_ids()
+        for partition in self.partitions:
             partition.wake(Wake.CHANGED)
+
+    def _share_ids(self) -> None:
+        """Of an id that is to be unique in the topic, let only one partition take it."""
+        is_shared = self._settings.dedup_scope == "topic"
+        for partition in self.partitions:
+            partition.share_ids(IdShare(partition.index, len(self._slots)) if is_shared else None)

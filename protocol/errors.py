@@ -135,6 +135,12 @@ class TopicLimitError(TidelogError):
     code, number = "TOPIC_LIMIT", 25
 
 
+class TopicChangedError(UnknownTopicIdError):
+    """A batch was made for another number of partitions, or another `dedup_scope`; refresh the metadata and repeat."""
+
+    code, number, retriable = "TOPIC_CHANGED", 26, True
+
+
 # -- what is produced ------------------------------------------------------------------------------------------------
 
 

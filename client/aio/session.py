@@ -47,17 +47,17 @@ class Session:
         reply = await self.link.call(Metadata([full_name], auto_create=auto_create), deadline)
         assert isinstance(reply.message, MetadataReply)
         with self.lock:
-            self.directory.learn(reply.message)
+            for gone in self.directory.learn(reply.message):
+                self.outbox.forget(gone)
+                self._sticky.pop(gone, None)
         if reply.message.errors:
             raise reply.message.errors[0].error.error()
         return TopicEntry.of(reply.message.topics[0], reply.message.version)
 
     def forget(self, topic: TopicEntry) -> None:
-        """The broker does not know the topic's id any more."""
+        """The broker refused what was made with this knowledge of a topic: it is looked up anew."""
         with self.lock:
             self.directory.forget(topic.name)
-            self.outbox.forget(topic.id)
-            self._sticky.pop(topic.id, None)
 
     def sticky(self, topic: TopicEntry) -> StickyPartitioner:
         """Return what spreads messages without a key over a topic's partitions."""

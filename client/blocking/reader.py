@@ -206,8 +206,7 @@ class Reader:
             runtime.check_home(self._home, self._plan.what)
 
     def _enter(self, pull: object) -> None:
-        if self._home is None:  # before the lock: a child that is forked while it is held never tries to take it
-            self._home = runtime.home()
+        self._home = runtime.home() if self._home is None else self._home  # first: a fork may leave the lock held
         with self._lock:
             if self._owner is not None:
                 raise ConcurrentUseError(f"two threads or tasks use one {self._plan.what}; give each its own")

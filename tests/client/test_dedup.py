@@ -11,7 +11,7 @@ from tests.client.fake_broker import FakeBroker
 from tests.client.flavours import FLAVOURS, World, finish
 from tests.helpers.broker_process import BrokerProcess, broker_process
 from tests.helpers.proxy import Proxy
-from tidelog import OutcomeUnknownError, Receipt, UnknownTopicError
+from tidelog import DeliveryReport, OutcomeUnknownError, Receipt, UnknownTopicError
 from tidelog.protocol.api import Api
 
 pytestmark = pytest.mark.process
@@ -207,6 +207,53 @@ def test_an_outcome_is_asked_for_in_a_partition_that_is_new(flavour: str, broker
             assert found.id == stored.id
             with pytest.raises(ValueError, match=r"partition: expected 0 to 1 in topic '.*', found 2"):
                 await old.outcome(name, dedup_id="a", partition=2)
+
+    run(flavour, body)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_an_id_of_the_topic_is_stored_once_after_partitions_were_added(flavour: str, broker: BrokerProcess) -> None:
+    """A client that knows the old number is refused, looks the topic up again, and is told of the first message; what
+    it sent before keeps its place and order, in calls and in a producer."""
+    name = f"scope-{flavour}"
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as other:
+            for way in ("produce", "many", "producer"):
+                topic = f"{name}-{way}"
+                await other.topics.create(topic, partitions=1, dedup_scope="topic")
+                reports: list[DeliveryReport] = []
+                async with (
+                    world.client(broker.url) as old,
+                    old.producer(on_delivery=reports.append, linger=0.5) as producer,
+                ):
+                    await old.produce(topic, "warm")
+                    await producer.send(topic, "warm")
+                    await producer.flush()
+                    await other.topics.set(topic, partitions=7)
+                    first = [await other.produce(topic, f"{at}", key="k", dedup_id=f"{at}") for at in range(20)]
+                    if way == "produce":
+                        again = [await old.produce(topic, "x", key="k", dedup_id=f"{at}") for at in range(20)]
+                    elif way == "many":
+                        again = [*await old.produce_many(topic, ["x"] * 20, dedup_ids=[f"{at}" for at in range(20)])]
+                    else:
+                        reports.clear()
+                        for at in range(20):
+                            await producer.send(topic, "x", dedup_id=f"{at}", tag=at)
+                        await producer.flush()
+                        told = {
+                            tag: found
+                            for each in reports
+                            for tag, found in zip(each.tags, each.receipts or (), strict=False)
+                        }
+                        again = [told[at] for at in range(20)]
+                    assert [each.id for each in again] == [each.id for each in first]
+                    assert all(each.duplicate for each in again)
+                    await old.produce(topic, "last", partition=0)
+                    await producer.send(topic, "last", partition=0)
+                async with other.consumer(topic, end="latest") as consumer:
+                    values = sorted([message.value async for message in consumer])
+                assert values == sorted([b"warm"] * 2 + [b"last"] * 2 + [b"%d" % at for at in range(20)])
 
     run(flavour, body)
 
