@@ -15,7 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..protocol.errors import InvalidTopicError, LogFencedError, TidelogError, TopicExistsError, TopicLimitError
+from ..protocol.errors import (
+    ArchiveOffError,
+    InvalidTopicError,
+    LogFencedError,
+    TidelogError,
+    TopicExistsError,
+    TopicLimitError,
+)
 from ..protocol.topic_name import INTERNAL_PREFIX, is_internal, short_name
 from ..protocol.topic_settings import KEYS, SettingValue, check_settings
 from .deferred import Deferred
@@ -130,12 +137,17 @@ class Administration:
                 f"expected a name that does not begin with {INTERNAL_PREFIX} (the broker's own), found {name!r}",
                 name=name,
             )
-        check_settings(given)
+        self._check_settings(given)
         self._check_partitions(partitions, more=partitions)
         if len(self._meta.state.topics) >= self._limits.max_topics:
             raise TopicLimitError(
                 f"expected at most {self._limits.max_topics} topics, found one more", limit=self._limits.max_topics
             )
+
+    def _check_settings(self, given: Mapping[str, SettingValue]) -> None:
+        check_settings(given)
+        if given.get("archive") == "on" and not self._defaults.has_archive:
+            raise ArchiveOffError("archive: expected a broker with an archive (archive.url), found none configured")
 
     def _check_partitions(self, partitions: int, *, more: int) -> None:
         limits = self._limits
@@ -216,7 +228,7 @@ class Administration:
     def _check_change(
         self, topic: Topic, partitions: int, given: Mapping[str, SettingValue], reset: Sequence[str]
     ) -> None:
-        check_settings(given)
+        self._check_settings(given)
         for key in reset:
             if key not in KEYS:
                 raise InvalidTopicError(f"expected a topic setting ({', '.join(sorted(KEYS))}), found {key!r}", key=key)

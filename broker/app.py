@@ -17,6 +17,7 @@ import trio
 
 from ..protocol.limits import MAX_WAIT_US
 from ..protocol.messages import BrokerLimits, Message
+from .app_archive import ArchiveParts, archive_gauges, open_archive, store_of
 from .background import Heartbeat, RungTimers, SyncThread, Workers, run_timers
 from .clock import BrokerTime, Clock
 from .config import Address, Config
@@ -64,6 +65,7 @@ class Broker:
         self._stopping = trio.Event()
         self._drain_scope = trio.CancelScope()
         self._server: Server | None = None
+        self._archive: ArchiveParts | None = None
         self.addresses: list[Address] = []
         """Where it listens, once it runs."""
 
@@ -114,6 +116,8 @@ class Broker:
                 self._log_start(topics)
                 task_status.started(self)
                 await self._stopping.wait()
+                if self._archive is not None:
+                    self._archive.archive.stop()
                 await self._drain(server)
                 is_clean = True
                 nursery.cancel_scope.cancel()
@@ -125,7 +129,8 @@ class Broker:
     # -- parts ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> Topics:
-        log, topics = self._config.log, self._config.topics
+        log, topics, archive = self._config.log, self._config.topics, self._config.archive
+        store = store_of(archive)  # first: what is wrong with it is said before the logs are read
         services = Services(
             files=self._files,
             time=self._time,
@@ -145,6 +150,8 @@ class Broker:
             dedup_window_us=topics.dedup_window_us,
             dedup_scope=topics.dedup_scope,
             dedup_max_ids=topics.dedup_max_ids,
+            archive=store is not None and archive.topics,
+            has_archive=store is not None,
             partitions=topics.partitions,
             index_interval_bytes=log.index_interval_bytes,
         )
@@ -153,7 +160,11 @@ class Broker:
             max_partitions=topics.max_partitions,
             max_topics=topics.max_topics,
         )
-        return Topics.open(services, defaults=defaults, limits=limits)
+        opened = Topics.open(services, defaults=defaults, limits=limits)
+        if store is not None:
+            make = open_archive(store, archive, services, self._files, self._sync.end_turn)
+            self._archive = make(opened)
+        return opened
 
     def _start_parts(self, nursery: trio.Nursery, topics: Topics) -> Server:
         """Start what runs beside the sessions, and return the server."""
@@ -166,6 +177,10 @@ class Broker:
             return empty_reply(context)
 
         self._workers.start(nursery)
+        if self._archive is not None:
+            for workers in self._archive.workers:
+                workers.start(nursery)
+            self._archive.archive.begin()
         nursery.start_soon(self._sync.run)
         nursery.start_soon(run_timers, self._timers, self._time.monotonic_us, self._sync.end_turn)
         nursery.start_soon(self._heartbeat.run)
@@ -216,6 +231,7 @@ class Broker:
             node_id=config.broker.node_id,
             version=version("tidelog"),
             auto_create=config.topics.auto_create,
+            archive=None if self._archive is None else self._archive.archive,
         )
 
     def _repeat(self, interval_us: int, action: Callable[[], None]) -> None:
@@ -251,6 +267,7 @@ class Broker:
             "tidelog_synced_logs_total": commit.synced_logs,
             "tidelog_failed_syncs_total": commit.failed_syncs,
             "tidelog_failed_upkeep_steps_total": held.failed_upkeep_steps,
+            **archive_gauges(None if self._archive is None else self._archive.archive),
             "tidelog_clock_jumps_total": self._time.jumps,
             "tidelog_loop_lag_seconds": self._heartbeat.max_lag_us / 1e6,
         }

@@ -149,10 +149,12 @@ class SyncThread:
 class Workers:
     """Runs blocking work in threads, then tells the loop: the `Offload` of the broker's core."""
 
-    def __init__(self, end_turn: Callable[[], None]) -> None:
+    def __init__(self, end_turn: Callable[[], None], threads: int = WORKERS, *, abandons: bool = False) -> None:
+        """`abandons`: a stop does not wait for what is running, whose result then nobody hears."""
         self._end_turn = end_turn
         self._nursery: trio.Nursery | None = None
-        self._limiter = trio.CapacityLimiter(WORKERS)
+        self._limiter = trio.CapacityLimiter(threads)
+        self._abandons = abandons
 
     def start(self, nursery: trio.Nursery) -> None:
         """Use threads from now on; until then work is done where it is asked for, as while a broker opens its logs."""
@@ -167,8 +169,8 @@ class Workers:
             self._nursery.start_soon(self._run, work, done)
 
     async def _run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        with trio.CancelScope(shield=True):  # what was begun is finished: its owner counts on `done`
-            await trio.to_thread.run_sync(work, limiter=self._limiter)
+        with trio.CancelScope(shield=not self._abandons):  # else what was begun is finished: its owner counts on `done`
+            await trio.to_thread.run_sync(work, limiter=self._limiter, abandon_on_cancel=self._abandons)
         _call(done)
         self._end_turn()
 

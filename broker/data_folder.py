@@ -13,7 +13,7 @@ LOCK = "LOCK"
 VERSION = "VERSION"
 FORMAT = b"1\n"
 
-OUR_OWN = frozenset({LOCK, VERSION, VERSION + ".tmp", "meta", "partitions", "lost+found"})
+OUR_OWN = frozenset({LOCK, VERSION, VERSION + ".tmp", "meta", "partitions", "archive", "lost+found"})
 """What may stand in a folder that is to become a data directory."""
 
 

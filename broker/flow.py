@@ -70,6 +70,17 @@ class _Run(Generic[T]):
             error = needed.error
 
 
+def start_flow(flow: Flow[T]) -> Deferred[T]:
+    """Start a flow that need not wait for any other."""
+    run = _Run(flow, _nothing)
+    run.advance()
+    return run.answer
+
+
+def _nothing() -> None:
+    """Be the end of a flow that nobody waits behind."""
+
+
 class FlowQueue:
     """Runs flows one at a time, in the order in which they came."""
 

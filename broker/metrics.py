@@ -50,6 +50,16 @@ HELP: dict[str, str] = {
     "tidelog_failed_syncs_total": "Syncs that failed; each fenced its log.",
     "tidelog_failed_upkeep_steps_total": "Segments, indexes, snapshots and marks that could not be made; tried again.",
     "tidelog_clock_jumps_total": "Forward steps of the wall clock of over an hour; each delays retention by age.",
+    "tidelog_archived_segments_total": "Segments copied to the archive.",
+    "tidelog_archived_bytes_total": "Their bytes.",
+    "tidelog_archive_errors_total": "Copies that failed; they are tried again.",
+    "tidelog_archive_waiting_segments": "Sealed segments that are not archived yet.",
+    "tidelog_archive_held_segments": "Segments kept past their retention, because they are not archived yet.",
+    "tidelog_archive_lag_seconds": "How long the partition that waits longest for the archive has waited.",
+    "tidelog_archive_fetched_segments_total": "Segments fetched from the archive for readers.",
+    "tidelog_archive_fetched_bytes_total": "Their bytes.",
+    "tidelog_archive_damaged_segments_total": "Segments fetched that were not what was archived.",
+    "tidelog_archive_cache_bytes": "Archived segments at hand on the local disk.",
     "tidelog_loop_lag_seconds": "The longest the event loop was late within the last half minute to minute.",
 }
 """Every metric by name, without labels."""

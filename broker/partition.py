@@ -126,6 +126,11 @@ class Partition:
         """Whether a sync failed, so that it takes no writes."""
         return self.log.fenced
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether its topic was deleted."""
+        return self._gone is not None
+
     def info(self, leader: str, *, details: bool = False) -> PartitionInfo:
         """Describe the partition; sizes and marks only with `details`."""
         log = self.log
@@ -135,6 +140,7 @@ class Partition:
             info.written_offset, info.synced_offset = log.written_offset, log.synced_offset
             info.bytes, info.segments, info.fenced = log.size_bytes, log.segment_count, log.fenced
             info.damaged = [(found.start, found.end) for found in log.damaged]
+            info.held_segments = log.held_segments
         return info
 
     def statistics(self) -> PartitionStatistics:
@@ -294,16 +300,16 @@ class Partition:
         self.release(self._gone, close)
         self._watches.wake(Wake.GONE)
 
-    def expire(self, now_us: int, *, age_allowed: bool) -> Expired | None:
+    def expire(self, now_us: int, *, age_allowed: bool, upto: int | None = None) -> Expired | None:
         """Forget silent producers and old dedup ids, and drop the segments that retention no longer keeps.
 
-        The caller runs what comes back in a worker. `now_us` is wall time.
+        The caller runs what comes back in a worker. `now_us` is wall time; what ends past `upto` is kept.
         """
         self._messages.producers.expire(self._services.time.boottime_us())
         self._messages.dedup.forget_old(self._services.time.now_us())
         # An idle log is looked after too: its last segment may have become old enough to be closed.
         self._services.upkeep.touch(self.log)
-        return self.log.expire(now_us, age_allowed=age_allowed)
+        return self.log.expire(now_us, age_allowed=age_allowed, upto=upto)
 
 
 def _batch_limits(services: Services, settings: SettingsInForce) -> BatchLimits:

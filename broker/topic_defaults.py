@@ -37,10 +37,13 @@ class SettingsInForce:
     max_message_bytes: int
     dedup: DedupSettings
     dedup_scope: str
+    archive: bool
+    """Whether retention waits until a segment is archived."""
 
     def on_wire(self) -> dict[str, SettingValue]:
         """Return them as `TopicInfo.settings` has them."""
         return {
+            "archive": "on" if self.archive else "off",
             "dedup_max_ids": self.dedup.max_ids,
             "dedup_scope": self.dedup_scope,
             "dedup_window": self.dedup.window_us,
@@ -66,6 +69,9 @@ class TopicDefaults:
     dedup_window_us: int = 10 * MINUTE_US
     dedup_scope: str = "partition"
     dedup_max_ids: int = 1_000_000
+    archive: bool = False
+    has_archive: bool = False
+    """Whether there is an archive at all; a topic that was given `archive=on` keeps everything until there is."""
     partitions: int = 6
     index_interval_bytes: int = 4 * KIB
 
@@ -93,6 +99,7 @@ class TopicDefaults:
                 max_ids=number("dedup_max_ids", self.dedup_max_ids),
             ),
             dedup_scope=str(given.get("dedup_scope", self.dedup_scope)),
+            archive=given.get("archive", "on" if self.archive else "off") == "on",
         )
 
     def log_settings(self, settings: SettingsInForce, max_unsynced_bytes: int) -> LogSettings:

@@ -6,7 +6,7 @@ while a flow of `administration` is under way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..protocol.errors import TidelogError, UnknownTopicError, UnknownTopicIdError
@@ -32,6 +32,15 @@ from .topic import Topic
 from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
 
 __all__ = ["Created", "StartReport", "Topic", "TopicDefaults", "TopicLimits", "Topics", "TopicsStatistics"]
+
+
+ArchiveFloor = Callable[[Topic, Partition], int | None]
+"""Returns the offset up to which retention may remove segments, None for wherever it wants."""
+
+
+def _no_archive(topic: Topic, partition: Partition) -> int | None:
+    """Be the floor of a broker without an archive: what was to be archived is kept until there is one."""
+    return partition.start_offset if topic.settings.archive else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,8 @@ class Topics:
         self._flows = FlowQueue()
         self._producer_ids = ProducerIds(meta)
         self._expired_segments = self._expired_bytes = 0
+        self.archive_floor: ArchiveFloor = _no_archive
+        """Up to where retention may remove segments of a topic that is archived."""
         self.version = meta.state.version
         """Rises with every change of any topic, also over restarts."""
         self.report = StartReport()
@@ -198,15 +209,16 @@ class Topics:
         age_allowed, now_us = time.age_retention_allowed(), time.wall_us()
         expired: list[Expired] = []
         try:
-            for partition in self._partitions():
-                found = self._expire(partition, now_us, age_allowed=age_allowed)
-                expired += [] if found is None else [found]
+            for topic in self._by_id.values():
+                for partition in topic.partitions:
+                    found = self._expire(topic, partition, now_us, age_allowed=age_allowed)
+                    expired += [] if found is None else [found]
         finally:  # what was dropped is in no log any more, so its files go whatever happens to the others
             self._remove_segments(expired)
 
-    def _expire(self, partition: Partition, now_us: int, *, age_allowed: bool) -> Expired | None:
+    def _expire(self, topic: Topic, partition: Partition, now_us: int, *, age_allowed: bool) -> Expired | None:
         try:
-            return partition.expire(now_us, age_allowed=age_allowed)
+            return partition.expire(now_us, age_allowed=age_allowed, upto=self.archive_floor(topic, partition))
         except TidelogError as error:  # the others must not fill the disk because of this one
             self._services.report(
                 "retention failed", topic_id=partition.topic_id, partition=partition.index, why=error.message

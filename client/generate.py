@@ -21,6 +21,7 @@ TARGET = HERE / "blocking"
 BY_HAND = frozenset({"__init__.py", "runtime.py"})
 
 NAMES = {
+    "AsyncArchive": "Archive",
     "AsyncClient": "Client",
     "AsyncConsumer": "Consumer",
     "AsyncProducer": "Producer",

@@ -21,7 +21,8 @@ class Pong(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """Whether every partition takes writes and is undamaged; `problems` has one line for each that is not."""
+    """Whether every partition takes writes, is undamaged and is archived as it should be; `problems` has one line for
+    each that is not."""
 
     ok: bool
     pong: Pong
@@ -31,7 +32,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 def problems_of(reply: MetadataReply) -> list[str]:
-    """Return one line for each partition that is fenced or damaged."""
+    """Return one line for each partition that is fenced, damaged, or not archived as it should be."""
     problems: list[str] = []
     for topic in reply.topics:
         for partition in topic.partitions:
@@ -39,4 +40,10 @@ def problems_of(reply: MetadataReply) -> list[str]:
             if partition.fenced:
                 problems.append(f"{where}: a sync failed, it takes no writes until `topics reopen`")
             problems += [f"{where}: offsets {start} to {end} are damaged" for start, end in partition.damaged]
+            if partition.archive_error is not None:
+                error = partition.archive_error.error()
+                held = f"; {partition.held_segments} segments wait past their retention"
+                problems.append(
+                    f"{where}: not archived: {error.code}: {error.message}{held if partition.held_segments else ''}"
+                )
     return problems

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import msgspec
 
+from ..protocol.errors import TidelogError
 from ..protocol.messages import PartitionInfo, TopicInfo
 from ..protocol.topic_name import short_name
 from ..protocol.topic_settings import SettingValue
@@ -28,6 +29,14 @@ class TopicPartition(msgspec.Struct, frozen=True):
     """A sync failed: no writes until `topics.reopen`."""
     damaged: list[tuple[int, int]]
     """Ranges of offsets that fail their checksums, ends exclusive."""
+    archived_start: int = 0
+    """The first offset in the archive, as far as the broker has looked."""
+    archived_end: int = 0
+    """One past the last in the archive; nothing is when it equals the start."""
+    held_segments: int = 0
+    """Segments kept past their retention, because they are not archived yet."""
+    archive_error: str | None = None
+    """Why archiving gets no further, as `CODE: message`."""
 
 
 class Topic(msgspec.Struct, frozen=True):
@@ -69,4 +78,12 @@ def _partition_from(info: PartitionInfo) -> TopicPartition:
         info.segments,
         info.fenced,
         info.damaged,
+        info.archived_start,
+        info.archived_end,
+        info.held_segments,
+        None if info.archive_error is None else _told(info.archive_error.error()),
     )
+
+
+def _told(error: TidelogError) -> str:
+    return f"{error.code}: {error.message}"

@@ -43,3 +43,8 @@ class Api(IntEnum):
     SCHEDULE = 60
     DEAD_LETTER = 61
     TRACE = 62
+    # These act.
+    LIST_ARCHIVE = 70
+    RUN_ARCHIVE = 71
+    VERIFY_ARCHIVE = 72
+    EXPIRE_ARCHIVE = 73

@@ -22,7 +22,11 @@ SIZE_KEYS = frozenset({"retention_bytes", "segment_bytes", "max_message_bytes"})
 OPTIONAL_KEYS = frozenset({"retention", "retention_bytes", "segment_age"})
 """Keys that may be `none`: keep for ever, keep any amount, roll by size alone (or a quarter of the retention)."""
 COUNT_KEYS = frozenset({"dedup_max_ids"})
-KEYS = DURATION_KEYS | SIZE_KEYS | COUNT_KEYS | {"durability", "dedup_scope"}
+WORD_KEYS = frozenset({"durability", "dedup_scope", "archive"})
+KEYS = DURATION_KEYS | SIZE_KEYS | COUNT_KEYS | WORD_KEYS
+
+SWITCH_WORDS = ("on", "off")
+"""Of `archive`: whether the topic's segments are copied to the archive before retention removes them."""
 
 MIN_RETENTION_US = 1_000_000
 MIN_SEGMENT_BYTES = 64 * KIB
@@ -91,6 +95,8 @@ def check_settings(settings: Settings) -> None:
             _check_durability(value)
         elif key == "dedup_scope":
             _check_dedup_scope(value)
+        elif key == "archive":
+            _check_switch(key, value)
         else:
             _check_range(key, value)
 
@@ -106,6 +112,11 @@ def _check_dedup_scope(value: int | str) -> None:
     words = [scope.value for scope in DedupScope]
     if value not in words:
         raise InvalidTopicError(f"dedup_scope: expected {' or '.join(words)}, found {value!r}", key="dedup_scope")
+
+
+def _check_switch(key: str, value: int | str) -> None:
+    if value not in SWITCH_WORDS:
+        raise InvalidTopicError(f"{key}: expected {' or '.join(SWITCH_WORDS)}, found {value!r}", key=key)
 
 
 def _check_range(key: str, value: int | str) -> None:

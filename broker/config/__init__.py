@@ -2,11 +2,12 @@
 
 from .loading import load
 from .problems import ConfigError, Problem
-from .sections import BrokerSection, Config, LoggingSection, LogSection, TopicsSection
+from .sections import ArchiveSection, BrokerSection, Config, LoggingSection, LogSection, TopicsSection
 from .values import Address
 
 __all__ = [
     "Address",
+    "ArchiveSection",
     "BrokerSection",
     "Config",
     "ConfigError",

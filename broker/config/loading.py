@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 
 from .pairs import check_pairs
 from .problems import LATER_SECTIONS, ConfigError, Problem, keys_of, problems_of
-from .sections import BrokerSection, Config, LoggingSection, LogSection, TopicsSection
+from .sections import ArchiveSection, BrokerSection, Config, LoggingSection, LogSection, TopicsSection
 
 ENV_PREFIX = "TIDELOG_"
 ENV_DELIMITER = "__"
@@ -31,6 +31,7 @@ class _Environment(BaseSettings):
     broker: BrokerSection = BrokerSection()
     log: LogSection = LogSection()
     topics: TopicsSection = TopicsSection()
+    archive: ArchiveSection = ArchiveSection()
     logging: LoggingSection = LoggingSection()
 
 

@@ -14,7 +14,7 @@ from ...protocol.errors import TidelogError
 from .sections import Config
 from .wording import attribute_of, wording
 
-LATER_SECTIONS = ("archive", "auth", "delivery", "http", "metrics", "quotas", "schedule", "tls", "trace")
+LATER_SECTIONS = ("auth", "delivery", "http", "metrics", "quotas", "schedule", "tls", "trace")
 """Sections of later versions: refused, so that nobody relies on a setting that does nothing yet."""
 
 

@@ -22,7 +22,16 @@ from ...protocol.topic_settings import (
     MIN_SEGMENT_AGE_US,
     MIN_SEGMENT_BYTES,
 )
-from .values import Address, DurationUs, ListenAddress, OptionalDurationUs, OptionalSize, Size
+from .values import (
+    Address,
+    DurationUs,
+    ListenAddress,
+    OptionalDurationUs,
+    OptionalSize,
+    OptionalUrl,
+    Size,
+    StringMap,
+)
 
 GIB = 1024 * MIB
 SECOND_US = 1_000_000
@@ -113,6 +122,28 @@ class TopicsSection(Section):
     """Ids remembered in one partition, about 200 bytes each; beyond it the oldest are forgotten early."""
 
 
+class ArchiveSection(Section):
+    """Where sealed segments are copied before retention removes them. Without a `url` there is no archive."""
+
+    url: OptionalUrl = None
+    options: StringMap = Field(default_factory=dict, repr=False)
+    """Credentials, endpoint and the like by obstore's names; what is not here comes from the store's own variables."""
+    topics: bool = True
+    """Whether topics are archived that do not say so themselves."""
+    interval_us: DurationUs = Field(default=10 * SECOND_US, alias="interval", ge=10_000)
+    """How often sealed segments are looked for."""
+    concurrency: int = Field(default=2, ge=1, le=64)
+    """Segments copied at a time."""
+    part_bytes: Size = Field(default=8 * MIB, ge=5 * MIB, le=GIB)
+    """In parts of this size a large segment is sent; two are in memory for each that is copied. S3 takes no smaller."""
+    request_timeout_us: DurationUs = Field(default=30 * SECOND_US, alias="request_timeout", ge=100_000)
+    """How long one request to the store may take."""
+    max_backoff_us: DurationUs = Field(default=300 * SECOND_US, alias="max_backoff", ge=SECOND_US)
+    """The longest that a store which does not answer is left alone."""
+    cache_bytes: Size = Field(default=GIB, ge=0)
+    """Archived segments kept on the local disk for readers; one is kept whatever its size."""
+
+
 class LoggingSection(Section):
     """What the broker says about itself, on stderr."""
 
@@ -126,6 +157,7 @@ class Config(Section):
     broker: BrokerSection = BrokerSection()
     log: LogSection = LogSection()
     topics: TopicsSection = TopicsSection()
+    archive: ArchiveSection = ArchiveSection()
     logging: LoggingSection = LoggingSection()
 
     @property

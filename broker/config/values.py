@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, cast
 
+import yaml
 from pydantic import BeforeValidator
 
 from ...protocol.quantities import parse_duration_us, parse_size
 from ...protocol.topic_settings import NO_VALUE
 
 _HOST_AND_PORT = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+)):(?P<port>[0-9]{1,5})", re.ASCII)
+
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://.+", re.IGNORECASE)
 
 
 class Address(NamedTuple):
@@ -68,6 +72,36 @@ def _read_optional_size(value: object) -> object:
     return None if value is None else _read_size(value)
 
 
+def _read_map(value: object) -> object:
+    """Read names with their text; in the environment they stand as one YAML or JSON mapping."""
+    if isinstance(value, str):
+        try:
+            value = yaml.safe_load(value)
+        except yaml.YAMLError:
+            value = None
+    if not isinstance(value, dict):
+        raise ValueError("expected names with their values, as in {region: eu-west-1}, found something else")
+    found: dict[str, str] = {}
+    for name, given in cast("dict[object, object]", value).items():
+        if not isinstance(given, str | int | bool):
+            raise ValueError(f"{name}: expected text, found something else")
+        found[str(name)] = str(given).lower() if isinstance(given, bool) else str(given)
+    return found
+
+
+def _read_url(value: object) -> object:
+    value = _read_none(value)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _URL.match(value):
+        raise ValueError(f"expected a url such as file:///var/archive or s3://bucket/prefix, found {value!r}")
+    return value
+
+
+OptionalUrl = Annotated[str | None, BeforeValidator(_read_url)]
+"""`scheme://...`, or `null`."""
+StringMap = Annotated[dict[str, str], BeforeValidator(_read_map)]
+"""Names with their text. An error never shows a value: it may be a secret."""
 DurationUs = Annotated[int, BeforeValidator(_read_duration)]
 """Whole microseconds, written as `30s`."""
 OptionalDurationUs = Annotated[int | None, BeforeValidator(_read_optional_duration)]

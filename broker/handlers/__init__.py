@@ -14,10 +14,12 @@ from ...protocol.messages import (
     Cancel,
     CreateTopic,
     DeleteTopic,
+    ExpireArchive,
     Fetch,
     Get,
     Hello,
     InitProducer,
+    ListArchive,
     ListOffsets,
     Message,
     Metadata,
@@ -25,10 +27,12 @@ from ...protocol.messages import (
     Ping,
     Produce,
     ReopenTopic,
+    RunArchive,
     Stats,
+    VerifyArchive,
     api_of,
 )
-from . import fetch, hello, lookup, outcome, produce, producers, stats, topics
+from . import archive, fetch, hello, lookup, outcome, produce, producers, stats, topics
 from .context import Answer, Context, Peer
 
 __all__ = ["Answer", "Context", "Peer", "handle"]
@@ -73,5 +77,13 @@ def _administer(context: Context, message: Message) -> Answer:
             return outcome.outcome(context, message)
         case Stats():
             return stats.stats(context)
+        case ListArchive():
+            return archive.list_archive(context, message)
+        case RunArchive():
+            return archive.run_archive(context, message)
+        case VerifyArchive():
+            return archive.verify_archive(context, message)
+        case ExpireArchive():
+            return archive.expire_archive(context, message)
         case _:
             raise UnsupportedError(f"expected a request this broker acts on, found {Api(api_of(message)).name}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...protocol.messages import BrokerLimits
+from ..archive import Archive
 from ..clock import BrokerTime
 from ..deferred import Deferred, Reply
 from ..metrics import Metrics, Values
@@ -43,3 +44,4 @@ class Context:
     node_id: str
     version: str
     auto_create: bool
+    archive: Archive | None = None

@@ -21,6 +21,7 @@ from ...protocol.messages.fetch import FETCH_RESULT_BYTES
 from ..deferred import Deferred, FileSlice, Reply
 from ..partition import Fetched, Partition, Wake, Watch
 from ..timers import Timer
+from .archive import archive_of
 from .cold import is_cold, warm
 from .context import Answer, Context, Peer
 
@@ -111,9 +112,14 @@ class _Reading:
             self._keep(place, fetched)
 
     def _ask(self, partition: Partition, position: FetchPosition, max_bytes: int) -> Fetched | Deferred[Fetched]:
-        if self._request.verify:
+        request = self._request
+        if request.archived and position.offset < partition.start_offset:
+            return archive_of(self._context).reader.fetch(
+                partition, position, max_bytes=max_bytes, timestamps=request.timestamps, verify=request.verify
+            )
+        if request.verify:
             return partition.verify(position, max_bytes=max_bytes)
-        return partition.fetch(position, max_bytes=max_bytes, timestamps=self._request.timestamps)
+        return partition.fetch(position, max_bytes=max_bytes, timestamps=request.timestamps)
 
     def _read_later(self, place: int, deferred: Deferred[Fetched]) -> None:
         self._pending -= 1

@@ -18,6 +18,7 @@ from ...protocol.messages import (
 from ...protocol.topic_name import MessageId, full_name
 from ..deferred import Deferred, FileSlice, Reply
 from ..errors import kept
+from .archive import archive_of
 from .cold import is_cold, warm
 from .context import Answer, Context
 from .gathering import ask_in_turns
@@ -35,7 +36,10 @@ def list_offsets(context: Context, request: ListOffsets) -> Answer:
 
 def _ask(context: Context, query: OffsetQuery) -> OffsetAnswer | TidelogError | Deferred[OffsetAnswer]:
     try:
-        return context.topics.partition(query.topic_id, query.partition).offsets(query)
+        partition = context.topics.partition(query.topic_id, query.partition)
+        if query.archived:
+            return archive_of(context).reader.offsets(partition, query)
+        return partition.offsets(query)
     except TidelogError as error:
         return kept(error)
 

@@ -50,6 +50,9 @@ def _described(
     context: Context, request: Metadata, asked: list[tuple[str, int]], found: list[Topic | TidelogError]
 ) -> MetadataReply:
     topics = [topic.info(context.node_id, details=request.details) for topic in found if isinstance(topic, Topic)]
+    if request.details and context.archive is not None:
+        for info in topics:
+            context.archive.describe(info)
     errors = [
         TopicError(name, topic_id, ErrorInfo.of(error))
         for (name, topic_id), error in zip(asked, found, strict=False)

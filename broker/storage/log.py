@@ -19,6 +19,7 @@ from .log_state import LogState
 from .readable_log import ReadableLog
 from .recovery import LogSpec, Recovery, RecoveryReport, recover_many
 from .retention import Expired, count_expired
+from .sealed import SealedSegment
 from .settings import LogSettings
 from .snapshot_schedule import SnapshotSchedule
 from .sync_round import SyncTask
@@ -53,6 +54,8 @@ class Log(ReadableLog):
         self._synced_bytes = 0
         self._sync: SyncTask | None = None
         self._fence: TidelogError | None = None
+        self.held_segments = 0
+        """Segments that retention would remove, had they not to be kept for the archive."""
 
     def __repr__(self) -> str:
         state = " fenced" if self._fence else ""
@@ -222,15 +225,28 @@ class Log(ReadableLog):
 
     # ----------------------------------------------------------------------------- ---- retention, end
 
-    def expire(self, now_us: int, *, age_allowed: bool = True) -> Expired | None:
+    @property
+    def _proven_sealed(self) -> int:
+        """How many of the first segments are sealed and, what they hold and their names, proven to be on the disk."""
+        rolls = self._writer.rolls
+        return self._segments.all.index(rolls[0].old) if rolls else len(self._segments.all) - 1
+
+    def sealed_segments(self) -> list[SealedSegment]:
+        """Return the segments that will not change any more, oldest first, as they can be copied."""
+        return [
+            SealedSegment(s.path, s.base_offset, s.end_offset, s.seed if s.is_readable else None)
+            for s in self._segments.all[: self._proven_sealed]
+        ]
+
+    def expire(self, now_us: int, *, age_allowed: bool = True, upto: int | None = None) -> Expired | None:
         """Drop the sealed segments that retention no longer keeps; the caller runs what comes back.
 
         `age_allowed=False` holds back removal by age: after a start or a step of the clock nobody knows how
-        old things are.
+        old things are. What ends past `upto`, if that is given, is kept: it is not archived yet.
         """
-        rolls = self._writer.rolls
-        removable = self._segments.all.index(rolls[0].old) if rolls else len(self._segments.all) - 1
-        count = count_expired(self._segments, removable, now_us, age_allowed=age_allowed)
+        count = count_expired(self._segments, self._proven_sealed, now_us, age_allowed=age_allowed)
+        free = count if upto is None else sum(s.end_offset <= upto for s in self._segments.all[:count])
+        self.held_segments, count = count - free, free
         if self._state.fold is not None and count:
             covered = self._snapshots.kept[0] if self._snapshots.kept else 0
             uncovered = [s for s in self._segments.all[:count] if s.end_offset > covered]

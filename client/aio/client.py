@@ -17,6 +17,7 @@ from ..health import Health, Pong, problems_of
 from ..message import AnyMessage, Message, TypedMessage
 from ..receipt import Receipt
 from ..version import client_version
+from .archive import AsyncArchive
 from .outcome import find_outcome
 from .pinging import ping
 from .producing import AsyncProducing
@@ -80,6 +81,7 @@ class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage]):
         sessions = Sessions(where, checked_name(client_name) or f"python-{os.getpid()}", client_version())
         super().__init__(sessions, None if timeout is None else seconds("timeout", timeout), checked_codec(codec))
         self._topics = AsyncTopics(self)
+        self._archive = AsyncArchive(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}>"
@@ -88,6 +90,11 @@ class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage]):
     def topics(self) -> AsyncTopics:
         """Create, list, describe, set, reopen and delete topics."""
         return self._topics
+
+    @property
+    def archive(self) -> AsyncArchive:
+        """List, run, verify and expire what of topics is archived."""
+        return self._archive
 
     @property
     def address(self) -> str:

@@ -90,6 +90,7 @@ class AsyncReads(Generic[AnyMessage]):
         on_corrupt: HoleWord = "raise",
         on_gap: HoleWord = "raise",
         wait_for_topic: bool = False,
+        include_archived: bool = False,
         codec: Decoder[object] | Default | None = DEFAULT,
         timeout: Timeout = DEFAULT,
     ) -> object:
@@ -99,6 +100,7 @@ class AsyncReads(Generic[AnyMessage]):
         an offset (of one partition), a datetime, or a timedelta back from now; times are append times, or the
         producers' with by="timestamp". Damaged or missing records raise, or are passed over with a warning under
         on_corrupt="skip" and on_gap="skip". `timeout` is for opening; reading itself waits as long as it takes.
+        `include_archived` reads what retention removed from the broker's archive, as if it were still there.
 
         With a codec it reads messages whose `value` that decodes: see TypedMessage.
         """
@@ -113,6 +115,7 @@ class AsyncReads(Generic[AnyMessage]):
             on_corrupt=on_corrupt,
             on_gap=on_gap,
             wait_for_topic=wait_for_topic,
+            include_archived=include_archived,
             now_us=runtime.wall_us(),
         )
         return AsyncConsumer[AnyMessage](self._reader(plan, timeout), self._namespace, decoder)
@@ -143,6 +146,7 @@ class AsyncReads(Generic[AnyMessage]):
         by: ByWord = "append_time",
         ordered: OrderWord | None = None,
         missing: HoleWord = "raise",
+        include_archived: bool = False,
         codec: Decoder[object] | Default | None = DEFAULT,
         timeout: Timeout = DEFAULT,
     ) -> object:
@@ -151,6 +155,9 @@ class AsyncReads(Generic[AnyMessage]):
 
         ordered="time" merges the partitions into one order by time (the one that `by` says), then partition, then
         offset; within a partition the order stays that of the offsets, whatever its producers' clocks said.
+
+        `include_archived` reads what retention removed from the broker's archive, as if it were still there. Raises
+        ArchiveOffError where there is none, ArchiveUnavailableError while its store does not answer.
 
         A codec is for `messages()` and the messages of a batch; columns and frames hold bytes.
         """
@@ -164,6 +171,7 @@ class AsyncReads(Generic[AnyMessage]):
             by=by,
             ordered=ordered,
             missing=missing,
+            include_archived=include_archived,
             now_us=runtime.wall_us(),
         )
         return AsyncReplay[AnyMessage](self._reader(plan, timeout), decoder)

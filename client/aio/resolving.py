@@ -66,7 +66,7 @@ async def _find(inquiry: Inquiry, point: Point) -> list[tuple[Position, OffsetAn
     link, plan, positions, deadline = inquiry
     asked = [*positions]
     places = [(position.topic, position.partition) for position in asked]
-    question = Plan(plan.what, plan.subscription, point, None, plan.by, plan.policy)
+    question = Plan(plan.what, plan.subscription, point, None, plan.by, plan.policy, is_archived=plan.is_archived)
     answers = await _ask(link, question, places, deadline)
     for answer in answers:
         if answer.error is not None:

@@ -20,6 +20,7 @@ from ...protocol.messages import (
     TopicReply,
 )
 from ...protocol.topic_name import is_internal
+from ..archived import ArchivedSegment
 from ..core.arguments import check_flag, check_text, listed
 from ..core.bounds import Bound, end_query, parse_bound, parse_by, start_query
 from ..core.deadline import Deadline
@@ -29,11 +30,13 @@ from ..core.times import DEFAULT, Timeout
 from ..core.words import ByWord
 from ..topic import Topic, topic_from
 from . import runtime
+from .archived import list_archived
 from .change import change
 from .session import Session
 
 Partitions = list[int]
 TopicList = list[Topic]
+SegmentList = list[ArchivedSegment]
 OffsetMap = dict[int, int]
 """An offset by partition."""
 
@@ -53,7 +56,7 @@ class Owner(Protocol):
 class AsyncTopics:
     """`client.topics`. Settings are keywords: retention="7d" (or a timedelta, or seconds), retention_bytes="10GiB" (or
     bytes), segment_bytes, segment_age, max_message_bytes, durability="written", dedup_window, dedup_scope="topic",
-    dedup_max_ids; None means no limit."""
+    dedup_max_ids, archive="on" or "off"; None means no limit."""
 
     def __init__(self, client: Owner) -> None:
         self._client = client
@@ -162,9 +165,11 @@ class AsyncTopics:
             if answer.error is not None:
                 session.directory.forget(topic.name)  # it may have been made again under its name
                 raise answer.error.error()
-        return {
-            index: point if isinstance(point, int) else answer.offset for index, answer in enumerate(reply.answers)
-        }
+        return {index: point if isinstance(point, int) else answer.offset for index, answer in enumerate(reply.answers)}
+
+    async def archived(self, name: str, *, timeout: Timeout = DEFAULT) -> SegmentList:
+        """Return the archived segments of a topic, by partition and offset: the same as `client.archive.list`."""
+        return await list_archived(self._client.open_session(), name, self._client.deadline(timeout))
 
     async def list(self, names: Iterable[str] | None = None, *, timeout: Timeout = DEFAULT) -> TopicList:
         """Return all topics but the broker's own, or those that are named, by name, as of one moment. Raises

@@ -18,6 +18,7 @@ from ..health import Health, Pong, problems_of
 from ..message import AnyMessage, Message, TypedMessage
 from ..receipt import Receipt
 from ..version import client_version
+from .archive import Archive
 from .outcome import find_outcome
 from .pinging import ping
 from .producing import Producing
@@ -81,6 +82,7 @@ class Client(Producing[AnyMessage], Reads[AnyMessage]):
         sessions = Sessions(where, checked_name(client_name) or f"python-{os.getpid()}", client_version())
         super().__init__(sessions, None if timeout is None else seconds("timeout", timeout), checked_codec(codec))
         self._topics = Topics(self)
+        self._archive = Archive(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}>"
@@ -89,6 +91,11 @@ class Client(Producing[AnyMessage], Reads[AnyMessage]):
     def topics(self) -> Topics:
         """Create, list, describe, set, reopen and delete topics."""
         return self._topics
+
+    @property
+    def archive(self) -> Archive:
+        """List, run, verify and expire what of topics is archived."""
+        return self._archive
 
     @property
     def address(self) -> str:

@@ -75,6 +75,9 @@ IdleTimeout = Annotated[
         "--timeout", parser=parse_timeout_s, metavar="DURATION", help="Stop when no message came for this long."
     ),
 ]
+IncludeArchived = Annotated[
+    bool, typer.Option("--include-archived", help="Read what retention removed from the broker's archive.")
+]
 Follow = Annotated[bool, typer.Option("--follow", help="Go on with what is produced from now on.")]
 
 
@@ -107,6 +110,7 @@ def consume(
     limit: Limit = None,
     timeout: IdleTimeout = None,
     follow: Follow = False,
+    include_archived: IncludeArchived = False,
     url: Url = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
@@ -123,7 +127,7 @@ def consume(
         raise WrongUsage("expected --follow or --to, found both")
     first = start or Position("latest" if follow else "earliest")
     last = None if follow else end or Position("latest")
-    _consume(topic, first, last, partition, Stop(limit, timeout), url, output)
+    _consume(topic, first, last, partition, Stop(limit, timeout), url, output, include_archived)
 
 
 def tail(
@@ -144,6 +148,7 @@ def replay(
     end: ReplayTo,
     partition: Partition = None,
     limit: Limit = None,
+    include_archived: IncludeArchived = False,
     url: Url = None,
     output: Output = OutputFormat.TABLE,
     timeout: Timeout = None,
@@ -151,7 +156,7 @@ def replay(
     """Print exactly the messages appended from one moment up to another, the same at every repetition.
 
     If retention or damage took a part of the range, the error says what is left, and nothing is printed as if it were
-    whole.
+    whole. With --include-archived what retention took comes from the broker's archive.
     """
     out = StandardOutput()
     write = _writer(out, output)
@@ -159,7 +164,9 @@ def replay(
         found = _look_up(client, topic, (start, end), partition)
         first, last = start.resolve(found.now), end.resolve(found.now)
         _check_order(first, last)
-        with client.replay(topic, start=first, end=last, partition=partition) as reader:
+        with client.replay(
+            topic, start=first, end=last, partition=partition, include_archived=include_archived
+        ) as reader:
             total = sum(max(0, stop - begin) for begin, stop in reader.ranges().values())
             total = total if limit is None else min(total, limit)
             with progress(f"replaying {topic}", total, shown=not out.is_terminal) as advance:
@@ -197,6 +204,7 @@ def _consume(
     stop: Stop,
     url: str | None,
     output: OutputFormat,
+    include_archived: bool = False,
 ) -> None:
     out = StandardOutput()
     write = _writer(out, output)
@@ -209,9 +217,13 @@ def _consume(
             last = min(last, found.end_offset)  # without --follow nobody waits for what is not there yet
         count = 0
         shown = not out.is_terminal and last is not None and can_be_drawn()
-        total = _count(client, topic, (first, last or "latest"), partition, stop.limit) if shown else None
+        total = None
+        if shown:
+            total = _count(client, topic, (first, last or "latest"), partition, stop.limit, include_archived)
         with (
-            client.consumer(topic, start=first, end=last, partition=partition) as reader,
+            client.consumer(
+                topic, start=first, end=last, partition=partition, include_archived=include_archived
+            ) as reader,
             progress(f"consuming {topic}", total, shown=total is not None) as advance,
         ):
             for messages in _received(reader, stop, out):
@@ -224,12 +236,19 @@ def _consume(
 
 
 def _count(
-    client: Client, topic: str, bounds: tuple[Bound, Bound], partition: int | None, limit: int | None
+    client: Client,
+    topic: str,
+    bounds: tuple[Bound, Bound],
+    partition: int | None,
+    limit: int | None,
+    include_archived: bool,
 ) -> int | None:
     """Return how many messages a bar counts up to, or None where the range says so itself when it is read."""
     first, last = bounds
     try:
-        with client.replay(topic, start=first, end=last, partition=partition) as reader:
+        with client.replay(
+            topic, start=first, end=last, partition=partition, include_archived=include_archived
+        ) as reader:
             total = sum(max(0, stop - begin) for begin, stop in reader.ranges().values())
     except TidelogError:
         return None

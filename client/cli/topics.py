@@ -197,6 +197,8 @@ def _row(partition: TopicPartition) -> list[object]:
 def _state(partition: TopicPartition) -> str:
     words = ["fenced"] if partition.fenced else []
     words += [f"damaged {start}..{end}" for start, end in partition.damaged]
+    words += [f"{partition.held_segments} segments wait for the archive"] if partition.held_segments else []
+    words += [f"archive: {partition.archive_error}"] if partition.archive_error else []
     return ", ".join(words) or "ok"
 
 
@@ -234,6 +236,10 @@ def _description(topic: Topic) -> dict[str, object]:
                 "segments": partition.segments,
                 "fenced": partition.fenced,
                 "damaged": [list(damage) for damage in partition.damaged],
+                "archived_start": partition.archived_start,
+                "archived_end": partition.archived_end,
+                "held_segments": partition.held_segments,
+                "archive_error": partition.archive_error,
             }
             for partition in topic.partitions
         ],

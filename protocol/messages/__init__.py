@@ -12,6 +12,19 @@ import msgspec
 
 from ..api import Api
 from ..errors import InvalidRequestError, ProtocolError, TidelogError, UnsupportedError, error_from_wire
+from .archive import (
+    ArchivedSegmentInfo,
+    ArchiveProblem,
+    ExpireArchive,
+    ExpireArchiveReply,
+    ExpiredSegmentInfo,
+    ListArchive,
+    ListArchiveReply,
+    RunArchive,
+    RunArchiveReply,
+    VerifyArchive,
+    VerifyArchiveReply,
+)
 from .base import ErrorInfo, Message
 from .fetch import Cancel, CancelReply, Fetch, FetchPosition, FetchReply, FetchResult
 from .hello import BrokerLimits, Hello, HelloReply, Ping, PingReply
@@ -47,6 +60,8 @@ from .topics import (
 
 __all__ = [
     "AlterTopic",
+    "ArchiveProblem",
+    "ArchivedSegmentInfo",
     "BatchResult",
     "BrokerLimits",
     "Cancel",
@@ -56,6 +71,9 @@ __all__ = [
     "DeleteTopicReply",
     "ErrorInfo",
     "Exchange",
+    "ExpireArchive",
+    "ExpireArchiveReply",
+    "ExpiredSegmentInfo",
     "Fetch",
     "FetchPosition",
     "FetchReply",
@@ -66,6 +84,8 @@ __all__ = [
     "HelloReply",
     "InitProducer",
     "InitProducerReply",
+    "ListArchive",
+    "ListArchiveReply",
     "ListOffsets",
     "ListOffsetsReply",
     "Message",
@@ -84,11 +104,15 @@ __all__ = [
     "ProduceReply",
     "ReopenTopic",
     "ReopenTopicReply",
+    "RunArchive",
+    "RunArchiveReply",
     "Stats",
     "StatsReply",
     "TopicError",
     "TopicInfo",
     "TopicReply",
+    "VerifyArchive",
+    "VerifyArchiveReply",
     "api_of",
     "decode_error",
     "decode_reply",
@@ -122,6 +146,10 @@ EXCHANGES: dict[Api, Exchange] = {
     Api.STATS: Exchange(Stats, StatsReply),
     Api.PING: Exchange(Ping, PingReply),
     Api.OUTCOME: Exchange(Outcome, OutcomeReply),
+    Api.LIST_ARCHIVE: Exchange(ListArchive, ListArchiveReply),
+    Api.RUN_ARCHIVE: Exchange(RunArchive, RunArchiveReply),
+    Api.VERIFY_ARCHIVE: Exchange(VerifyArchive, VerifyArchiveReply),
+    Api.EXPIRE_ARCHIVE: Exchange(ExpireArchive, ExpireArchiveReply),
 }
 """What this version acts on; the other numbers of `Api` are refused with UNSUPPORTED."""
 

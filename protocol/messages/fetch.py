@@ -21,7 +21,8 @@ class Fetch(Message):
     """Answers when `min_bytes` are there, an error or a metadata change concerns a position, or `max_wait_us` is over.
 
     `verify`: the broker checks what it would send, after the reader met a bad checksum, and answers CORRUPT with the
-    range. `timestamps`: leave out batches with no record in [from, to) of the producers' timestamps.
+    range. `timestamps`: leave out batches with no record in [from, to) of the producers' timestamps. `archived`: read
+    below the log's start from the archive.
     """
 
     positions: list[FetchPosition]
@@ -31,6 +32,7 @@ class Fetch(Message):
     verify: bool = False
     timestamps: tuple[TimeUs, TimeUs] | None = None
     metadata_version: int = 0
+    archived: bool = False
 
 
 class FetchResult(Message):

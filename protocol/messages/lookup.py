@@ -23,12 +23,13 @@ class OffsetKind(IntEnum):
 
 
 class OffsetQuery(Message):
-    """One question; `time_us` is used by the kinds that go by time."""
+    """One question; `time_us` is used by the kinds that go by time. `archived`: look in the archive too."""
 
     topic_id: TopicId
     partition: PartitionIndex
     kind: OffsetKind
     time_us: TimeUs = 0
+    archived: bool = False
 
 
 class ListOffsets(Message):

@@ -20,7 +20,11 @@ class Metadata(Message):
 
 
 class PartitionInfo(Message):
-    """One partition. `end_offset` is what consumers may see; the fields after it are filled when asked for details."""
+    """One partition. `end_offset` is what consumers may see; the fields after it are filled when asked for details.
+
+    The archive holds offsets from `archived_start` to `archived_end`, none when they are equal; `held_segments` wait
+    for it past their retention, and `archive_error` says why it gets no further.
+    """
 
     index: PartitionIndex
     leader: str
@@ -33,6 +37,10 @@ class PartitionInfo(Message):
     segments: int = 0
     fenced: bool = False
     damaged: list[tuple[int, int]] = []
+    archived_start: int = 0
+    archived_end: int = 0
+    held_segments: int = 0
+    archive_error: ErrorInfo | None = None
 
 
 class TopicInfo(Message):

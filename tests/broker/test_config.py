@@ -67,7 +67,7 @@ def test_every_key_of_the_example_has_its_unit() -> None:
                 if (field.alias or name) == key
             )
             if field.metadata and "read" in str(field.metadata[0]):
-                assert isinstance(value, str | None), f"{section}.{key}: {value!r} has no unit"
+                assert isinstance(value, str | dict | None), f"{section}.{key}: {value!r} has no unit"
 
 
 def test_units_of_every_kind(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_bad_value_from_the_environment_names_its_variable(monkeypatch: pytest
     with pytest.raises(ConfigError) as caught:
         load()
     assert sorted(map(str, caught.value.problems)) == [
-        "TIDELOG_LGO__RETENTION: unknown section (known: broker, log, topics, logging)",
+        "TIDELOG_LGO__RETENTION: unknown section (known: broker, log, topics, archive, logging)",
         "log.retension: unknown key; did you mean retention? (from TIDELOG_LOG__RETENSION)",
         "log.sync_interval: expected a duration such as 250ms, 30s, 5m or 7d, found 'soon'"
         " (from TIDELOG_LOG__SYNC_INTERVAL)",

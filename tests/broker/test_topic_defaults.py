@@ -9,6 +9,7 @@ from tidelog.protocol.durability import Durability
 from tidelog.protocol.topic_settings import KEYS, SettingValue
 
 GIVEN: dict[str, SettingValue] = {
+    "archive": "on",
     "dedup_max_ids": 7,
     "dedup_scope": "topic",
     "dedup_window": 0,

@@ -20,6 +20,7 @@ from tidelog.protocol.topic_settings import KEYS, check_settings, format_setting
         ("dedup_window", "0s", 0),
         ("dedup_scope", "topic", "topic"),
         ("dedup_max_ids", "1000", 1000),
+        ("archive", "off", "off"),
     ],
 )
 def test_settings_read_and_show_the_same_text(key: str, text: str, value: object):
@@ -31,7 +32,7 @@ def test_settings_read_and_show_the_same_text(key: str, text: str, value: object
 def test_every_key_is_exercised_above():
     """A new key needs its line in the table."""
     logs = {"retention", "retention_bytes", "segment_bytes", "segment_age", "max_message_bytes", "durability"}
-    assert logs | {"dedup_window", "dedup_scope", "dedup_max_ids"} == KEYS
+    assert logs | {"dedup_window", "dedup_scope", "dedup_max_ids", "archive"} == KEYS
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,7 @@ def test_every_key_is_exercised_above():
         ("dedup_window", "31d", "dedup_window: expected 0us to 30d"),
         ("dedup_window", "none", "dedup_window: expected a duration"),
         ("dedup_scope", "key", "dedup_scope: expected partition or topic, found 'key'"),
+        ("archive", "yes", "archive: expected on or off, found 'yes'"),
         ("dedup_max_ids", "0", "dedup_max_ids: expected 1 to 10000000, found 0"),
         ("dedup_max_ids", "1k", "dedup_max_ids: expected a whole number, found '1k'"),
     ],

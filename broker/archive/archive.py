@@ -1,0 +1,215 @@
+"""The archive of one broker: what the rest of it asks, and the loop's own state of it.
+
+    retention -- floor: up to where may segments go?          Archiver: copies sealed segments, oldest first
+    handlers  -- fetch, offsets, list, run, verify, expire    ArchiveReader: reads below the log's start, by a cache
+
+README.md says what lies in the store and what a crash leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...protocol.errors import NotFoundError
+from ...protocol.messages import ErrorInfo, TopicInfo
+from ..deferred import Deferred
+from ..flow import Flow, offloaded, start_flow
+from ..offload import Offload
+from ..partition import Partition
+from ..services import Services
+from ..topic import Topic
+from .archiver import Archiver, RunSummary
+from .cache import CACHE_FOLDER, SegmentCache, check_object
+from .catalogs import Catalogs
+from .copying import Copying
+from .entry import Entry, Place
+from .expiry import Expiry, old_entries, orphaned_places, remove_entries, remove_place
+from .reading import ArchiveReader
+from .store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSettings:
+    """Of the whole archive, from the configuration; `broker` is the name below which this broker archives."""
+
+    broker: str
+    interval_us: int
+    concurrency: int
+    max_backoff_us: int
+    cache_bytes: int
+
+
+class Archive:
+    """Copies of sealed segments in an object store."""
+
+    def __init__(
+        self,
+        services: Services,
+        store: ObjectStore,
+        settings: ArchiveSettings,
+        topics: Callable[[], Sequence[Topic]],
+        topic_of: Callable[[int], Topic],
+        *,
+        copy_offload: Offload,
+        read_offload: Offload,
+    ) -> None:
+        """`topic_of` raises UnknownTopicIdError. Copies and reads have threads of their own: neither waits for the
+        other, nor the disk's own work for both."""
+        self._services = services
+        self._store = store
+        self._settings = settings
+        self._topics = topics
+        self._topic_of = topic_of
+        self._copy_offload = copy_offload
+        self._read_offload = read_offload
+        self._catalogs = Catalogs(store, read_offload, services.report)
+        self.cache = SegmentCache(services.files, store, read_offload, settings.cache_bytes)
+        self.reader = ArchiveReader(self._catalogs, self.cache, read_offload, self._place_by_id)
+        self._archiver = Archiver(
+            services,
+            Copying(services.files, store, self._is_stopping),
+            self._catalogs,
+            copy_offload,
+            self._place,
+            concurrency=settings.concurrency,
+            max_backoff_us=settings.max_backoff_us,
+        )
+        self._checks = 0
+
+    def __repr__(self) -> str:
+        return f"<Archive {self._store.url} {self._archiver!r}>"
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._store.url
+
+    @property
+    def archiver(self) -> Archiver:
+        """What decides what is copied."""
+        return self._archiver
+
+    # -- its life ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Empty the cache; blocks. Before the first `look`."""
+        self.cache.clear()
+
+    def begin(self) -> None:
+        """Look for something to copy now and every so often."""
+        if not self._archiver.is_stopping:
+            services = self._services
+            services.timers.add(services.time.monotonic_us() + self._settings.interval_us, self.begin)
+            topics = self._topics()
+            live = {topic.id for topic in topics}
+            self._catalogs.keep(live.__contains__)
+            self._archiver.look(topics)
+
+    def stop(self) -> None:
+        """Begin no copy any more, and end those that run at their next piece."""
+        self._archiver.is_stopping = True
+
+    def _is_stopping(self) -> bool:
+        return self._archiver.is_stopping
+
+    # -- retention, descriptions ---------------------------------------------------------------------------------
+
+    def floor(self, topic: Topic, partition: Partition) -> int | None:
+        """Return the offset up to which retention may remove segments, None for wherever it wants."""
+        return self._archiver.floor(partition) if topic.settings.archive else None
+
+    def describe(self, info: TopicInfo) -> None:
+        """Fill in what the archive holds of a topic, as far as that is known by now."""
+        for partition in info.partitions:
+            key = (info.id, partition.index)
+            catalog = self._catalogs.known(key)
+            if catalog is not None and not catalog.is_empty:
+                partition.archived_start, partition.archived_end = catalog.start, catalog.end
+            error = self._archiver.error_of(key)
+            partition.archive_error = None if error is None else ErrorInfo.of(error)
+
+    # -- what an operator asks -----------------------------------------------------------------------------------
+
+    def entries(self, topic: Topic) -> Deferred[list[Entry]]:
+        """Return all archived segments of a topic, by partition and offset."""
+        return start_flow(self._entries(topic))
+
+    def _entries(self, topic: Topic) -> Flow[list[Entry]]:
+        found: list[Entry] = []
+        for partition in topic.partitions:
+            catalog = yield from self._catalogs.of(self._place(topic, partition))
+            found += catalog.entries
+        return found
+
+    def run(self, topics: Sequence[Topic]) -> Deferred[RunSummary]:
+        """Copy what can be copied now."""
+        return self._archiver.run(topics)
+
+    def verify(
+        self, topic: Topic, partition: Partition, base_offset: int
+    ) -> Deferred[tuple[list[tuple[int, int]], str]]:
+        """Read one archived segment again and return its damaged ranges, and how they are."""
+        return start_flow(self._verify(topic, partition, base_offset))
+
+    def _verify(self, topic: Topic, partition: Partition, base_offset: int) -> Flow[tuple[list[tuple[int, int]], str]]:
+        catalog = yield from self._catalogs.of(self._place(topic, partition))
+        entry = catalog.find(base_offset)
+        if entry is None:
+            raise NotFoundError(
+                f"expected an archived segment of {catalog.title} that begins at offset {base_offset}, found none"
+            )
+        self.cache.drop([entry])  # what is read next is what was found here
+        self._checks += 1
+        path = f"{CACHE_FOLDER}/check-{self._checks}.log"
+        found: list[tuple[list[tuple[int, int]], str]] = []
+
+        def work() -> None:
+            found.append(check_object(self._services.files, self._store, entry, path))
+
+        yield offloaded(self._read_offload, work)
+        return found[0]
+
+    def expire(self, topic: Topic, before_us: int, *, dry_run: bool) -> Deferred[Expiry]:
+        """Remove what was appended before a time and is no longer in the log."""
+        return start_flow(self._expire(topic, before_us, dry_run=dry_run))
+
+    def _expire(self, topic: Topic, before_us: int, *, dry_run: bool) -> Flow[Expiry]:
+        expiry = Expiry()
+        for partition in topic.partitions:
+            place = self._place(topic, partition)
+            catalog = yield from self._catalogs.of(place)
+            old = old_entries(catalog, partition.start_offset, before_us)
+            expiry.add(old)
+            if old and not dry_run:
+                yield self._remove(place, old)
+                catalog.forget(old)
+                self.cache.drop(old)
+        return expiry
+
+    def _remove(self, place: Place, old: Sequence[Entry]) -> Deferred[None]:
+        return offloaded(self._copy_offload, lambda: remove_entries(self._store, place, old))
+
+    def expire_deleted(self, *, dry_run: bool) -> Deferred[Expiry]:
+        """Remove all that this broker archived of topics that are deleted."""
+        return start_flow(self._expire_deleted(dry_run=dry_run))
+
+    def _expire_deleted(self, *, dry_run: bool) -> Flow[Expiry]:
+        live = {topic.id for topic in self._topics()}
+        expiry = Expiry()
+
+        def work() -> None:
+            for place in orphaned_places(self._store, self._settings.broker, live.__contains__):
+                expiry.add(remove_place(self._store, place, dry_run=dry_run))
+
+        yield offloaded(self._copy_offload, work)
+        self.cache.drop(expiry.entries)
+        return expiry
+
+    # -- places --------------------------------------------------------------------------------------------------
+
+    def _place(self, topic: Topic, partition: Partition) -> Place:
+        return Place(self._settings.broker, topic.name, topic.id, partition.index)
+
+    def _place_by_id(self, partition: Partition) -> Place:
+        return self._place(self._topic_of(partition.topic_id), partition)

@@ -1,0 +1,73 @@
+"""Remove from the archive what is not to be kept for ever: by age, or what is left of deleted topics.
+
+Entries go first, then the bytes they name: a crash in between leaves bytes without an entry, which nobody reads and the
+next removal from that partition takes along. The oldest go first, so that no hole comes to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from .catalog import Catalog
+from .catalogs import objects_of, read_catalog
+from .entry import Entry, Place, base_of, is_entry, place_of
+from .store import ObjectStore
+
+LISTED = 1_000
+"""So many removed segments are named in one answer."""
+
+
+@dataclass(slots=True)
+class Expiry:
+    """What was removed, or would be."""
+
+    entries: list[Entry] = field(default_factory=list[Entry])
+    segments: int = 0
+    bytes: int = 0
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Take in what goes from one partition."""
+        for entry in entries:
+            self.segments += 1
+            self.bytes += entry.bytes
+            if len(self.entries) < LISTED:
+                self.entries.append(entry)
+
+
+def old_entries(catalog: Catalog, log_start: int, before_us: int) -> list[Entry]:
+    """Return the oldest entries that were appended before a time and are in the log no more."""
+    old: list[Entry] = []
+    for entry in catalog.entries:
+        if entry.last_append_us >= before_us or entry.end_offset > log_start:
+            break
+        old.append(entry)
+    return old
+
+
+def remove_entries(store: ObjectStore, place: Place, entries: Sequence[Entry]) -> None:
+    """Remove segments from the archive, and bytes below them that no entry names; blocks."""
+    if not entries:
+        return
+    end = entries[-1].end_offset
+    store.remove([place.entry_name(entry.base_offset) for entry in entries])
+    below = [found.name for found in objects_of(store, place.folder) if (base_of(found.name) or 0) < end]
+    left = {base_of(name) for name in below if is_entry(name)}
+    store.remove([name for name in below if not is_entry(name) and base_of(name) not in left])
+
+
+def orphaned_places(store: ObjectStore, broker: str, is_live: Callable[[int], bool]) -> list[Place]:
+    """Return the partitions below a broker's name whose topic is gone; blocks."""
+    places = {place_of(found.name) for found in store.walk(broker)}
+    gone = [place for place in places if place is not None and not is_live(place.topic_id)]
+    return sorted(gone, key=lambda place: (place.topic, place.topic_id, place.partition))
+
+
+def remove_place(store: ObjectStore, place: Place, *, dry_run: bool) -> list[Entry]:
+    """Remove all of a partition from the archive and return its entries; blocks."""
+    entries = read_catalog(store, place).entries
+    if not dry_run:
+        names = [found.name for found in objects_of(store, place.folder)]
+        store.remove([name for name in names if is_entry(name)])
+        store.remove([name for name in names if not is_entry(name)])
+    return entries

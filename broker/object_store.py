@@ -1,0 +1,247 @@
+"""The archive's store: a local folder, S3, GCS or Azure, all by obstore; the only code that knows it.
+
+What obstore raises is mapped here. A local folder is synced besides, which obstore does not do: an object is durable
+when a method returns, or retention would remove what a power loss takes from both places.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+from urllib.parse import unquote, urlsplit
+
+from ..protocol.errors import ArchiveDeniedError, ArchiveUnavailableError, TidelogError
+from .archive.store import ObjectMissingError, StoredObject
+from .config.problems import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, S3Config
+
+READERS = 16
+"""Small objects read at a time: entries of a catalog, each a round trip."""
+
+PARTS_IN_FLIGHT = 2
+"""Parts of one object that are in memory while it is sent."""
+
+REMOVED_AT_ONCE = 1_000
+"""What S3 takes in one request."""
+
+STREAM_BYTES = 4 << 20
+"""The least that a stream yields at a time, but for its end."""
+
+
+def open_store(
+    url: str, options: Mapping[str, str], *, part_bytes: int = 8 << 20, timeout_us: int = 30_000_000
+) -> Store:
+    """Return the store at a url. `options` are obstore's own keys (of the store and of its HTTP client).
+
+    Raises ConfigError for a url or option that means nothing, or without obstore.
+    """
+    try:
+        import obstore.store
+    except ImportError:
+        raise ConfigError(
+            [Problem("archive.url", "needs obstore, which is not installed: pip install 'tidelog[archive]'")]
+        ) from None
+    folder = _local_folder(url)
+    try:
+        if folder is not None:
+            if options:
+                raise ValueError(f"a folder takes no options, found {', '.join(sorted(options))}")
+            folder.mkdir(parents=True, exist_ok=True)
+            return Store(obstore.store.LocalStore(folder), url.rstrip("/"), folder, part_bytes)
+        timeout = timedelta(microseconds=timeout_us)
+        client: dict[str, object] = {"timeout": timeout, "connect_timeout": timeout}
+        client |= {key: options[key] for key in CLIENT_OPTIONS & set(options)}
+        store = obstore.store.from_url(
+            url,
+            config=cast("S3Config", {key: value for key, value in options.items() if key not in CLIENT_OPTIONS}),
+            client_options=cast("ClientConfig", client),
+            retry_config={"max_retries": 2, "retry_timeout": timeout},
+        )
+    except OSError as error:
+        raise ConfigError([Problem("archive.url", f"cannot be used: {error}")]) from None
+    except Exception as error:
+        if isinstance(error, TidelogError):
+            raise
+        raise ConfigError([Problem(_key_of(error), _first_line(error))]) from None
+    return Store(store, _without_credentials(url), None, part_bytes)
+
+
+CLIENT_OPTIONS = frozenset(
+    {"allow_http", "allow_invalid_certificates", "proxy_url", "proxy_ca_certificate", "user_agent"}
+)
+"""Options that are the HTTP client's, not the store's."""
+
+
+class Store:
+    """An `ObjectStore` by obstore."""
+
+    def __init__(self, store: object, url: str, folder: Path | None, part_bytes: int) -> None:
+        import obstore
+
+        self._obstore = obstore
+        self._store = cast("obstore.store.ObjectStore", store)
+        self._url = url
+        self._folder = folder
+        self._part_bytes = part_bytes
+
+    def __repr__(self) -> str:
+        return f"<Store {self._url}>"
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._url
+
+    def put(self, name: str, parts: Iterable[bytes]) -> None:
+        """Store an object; large ones go in parts."""
+        with self._mapped(name):
+            self._obstore.put(
+                self._store, name, iter(parts), chunk_size=self._part_bytes, max_concurrency=PARTS_IN_FLIGHT
+            )
+            self._sync(name)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Store a small object unless the name is taken."""
+        from obstore.exceptions import AlreadyExistsError, NotSupportedError
+
+        with self._mapped(name):
+            try:
+                self._obstore.put(self._store, name, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            except (NotSupportedError, NotImplementedError):  # a store without conditional requests: look, then write
+                if self.size(name) is not None:
+                    return False
+                self._obstore.put(self._store, name, data, use_multipart=False)
+            self._sync(name)
+        return True
+
+    def size(self, name: str) -> int | None:
+        """Return an object's size."""
+        try:
+            with self._mapped(name):
+                return self._obstore.head(self._store, name)["size"]
+        except ObjectMissingError:
+            return None
+
+    def stream(self, name: str) -> Iterator[bytes]:
+        """Yield an object piece by piece."""
+        with self._mapped(name):
+            for part in self._obstore.get(self._store, name).stream(min_chunk_size=STREAM_BYTES):
+                yield bytes(part)
+
+    def read_many(self, names: Sequence[str]) -> list[bytes | None]:
+        """Return small objects, several at a time."""
+        if len(names) < 2:
+            return [self._read(name) for name in names]
+        with ThreadPoolExecutor(min(READERS, len(names))) as pool:
+            return list(pool.map(self._read, names))
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            with self._mapped(name):
+                return bytes(self._obstore.get(self._store, name).bytes())
+        except ObjectMissingError:
+            return None
+
+    def walk(self, prefix: str) -> Iterator[StoredObject]:
+        """Yield all objects below a folder."""
+        with self._mapped(prefix):
+            pages = self._obstore.list(self._store, prefix)  # pyright: ignore[reportUnknownMemberType]
+            for page in pages:
+                for found in page:
+                    yield StoredObject(found["path"], found["size"])
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove objects."""
+        for start in range(0, len(names), REMOVED_AT_ONCE):
+            some = list(names[start : start + REMOVED_AT_ONCE])
+            try:
+                with self._mapped(some[0]):
+                    self._obstore.delete(self._store, some)
+            except ObjectMissingError:  # a folder stops at the first that is not there
+                for name in some:
+                    self._remove_one(name)
+
+    def _remove_one(self, name: str) -> None:
+        try:
+            with self._mapped(name):
+                self._obstore.delete(self._store, name)
+        except ObjectMissingError:
+            return
+
+    @contextmanager
+    def _mapped(self, name: str) -> Generator[None]:
+        """Turn what obstore raises into our errors: it is foreign code, so whatever it raises is."""
+        from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+        try:
+            yield
+        except (TidelogError, GeneratorExit):
+            raise
+        except FileNotFoundError:
+            raise ObjectMissingError(f"no object {name} in {self._url}") from None
+        except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
+            raise ArchiveDeniedError(
+                f"expected {self._url} to allow what the archive does, found: {_first_line(error)}"
+            ) from None
+        except Exception as error:
+            raise ArchiveUnavailableError(
+                f"expected {self._url} to answer, found: {_first_line(error)}; it is tried again"
+            ) from None
+
+    def _sync(self, name: str) -> None:
+        """Make an object in a local folder durable, and the names of the folders it lies in."""
+        if self._folder is None:
+            return
+        path = self._folder / name
+        _sync_path(path, os.O_RDONLY)
+        for parent in path.parents:
+            _sync_path(parent, os.O_RDONLY | os.O_DIRECTORY)
+            if parent == self._folder:
+                return
+
+
+def _sync_path(path: Path, flags: int) -> None:
+    fd = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _local_folder(url: str) -> Path | None:
+    """Return the folder of a `file://` url. Raises ConfigError for one that names none."""
+    parts = urlsplit(url)
+    if parts.scheme != "file":
+        return None
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise ConfigError([Problem("archive.url", f"expected file:///folder with three slashes, found {url!r}")])
+    return Path(unquote(parts.path))
+
+
+def _without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2] if parts.scheme in ("http", "https") else parts.netloc
+    return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
+
+
+def _key_of(error: Exception) -> str:
+    from obstore.exceptions import UnknownConfigurationKeyError
+
+    is_option = isinstance(error, UnknownConfigurationKeyError | TypeError)
+    return "archive.options" if is_option or "options" in str(error) else "archive.url"
+
+
+def _first_line(error: BaseException) -> str:
+    """Return what an error of obstore says, without the dump of its inside that follows."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else type(error).__name__
+    return text.partition("Debug source")[0].strip()
