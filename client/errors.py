@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from ..protocol.errors import (
+    ArchiveConflictError,
+    ArchiveDeniedError,
+    ArchiveOffError,
+    ArchiveUnavailableError,
     BatchTooLargeError,
     BrokerClosingError,
     BufferFullError,
@@ -55,6 +59,10 @@ from ..protocol.errors import (
 )
 
 __all__ = [
+    "ArchiveConflictError",
+    "ArchiveDeniedError",
+    "ArchiveOffError",
+    "ArchiveUnavailableError",
     "BatchTooLargeError",
     "BrokerClosingError",
     "BufferFullError",

@@ -240,6 +240,33 @@ class StorageError(TidelogError):
     code, number = "STORAGE_ERROR", 52
 
 
+# -- the archive -----------------------------------------------------------------------------------------------------
+
+
+class ArchiveOffError(TidelogError):
+    """The broker has no archive configured (`archive.url`), or the topic is not archived."""
+
+    code, number = "ARCHIVE_OFF", 80
+
+
+class ArchiveUnavailableError(TidelogError):
+    """The archive's store does not answer; what is archived cannot be read until it does, and nothing is lost."""
+
+    code, number = "ARCHIVE_UNAVAILABLE", 81
+
+
+class ArchiveDeniedError(TidelogError):
+    """The archive's store refuses the broker's credentials; mend `archive.options` or the rights there."""
+
+    code, number = "ARCHIVE_DENIED", 82
+
+
+class ArchiveConflictError(TidelogError):
+    """The archive holds other bytes under this segment's name: a copy of the data directory archives there too."""
+
+    code, number = "ARCHIVE_CONFLICT", 83
+
+
 # -- raised by the client alone: these numbers never travel ------------------------------------------------------------
 
 

@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from .client.aio.consumer import AsyncConsumer
     from .client.aio.producer import AsyncProducer
     from .client.aio.replay import AsyncReplay
+    from .client.archived import ArchiveDamage, ArchivedSegment, ArchiveExpiry, ArchiveRun, ExpiredSegment
     from .client.blocking.client import Client
     from .client.blocking.consumer import Consumer
     from .client.blocking.producer import Producer
     from .client.blocking.replay import Replay
     from .client.delivery import DeliveryReport, ProducerStatistics
     from .client.errors import (
+        ArchiveConflictError,
+        ArchiveDeniedError,
+        ArchiveOffError,
+        ArchiveUnavailableError,
         BatchTooLargeError,
         BrokerClosingError,
         BufferFullError,
@@ -84,6 +89,14 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "ArchiveConflictError",
+    "ArchiveDamage",
+    "ArchiveDeniedError",
+    "ArchiveExpiry",
+    "ArchiveOffError",
+    "ArchiveRun",
+    "ArchiveUnavailableError",
+    "ArchivedSegment",
     "AsyncClient",
     "AsyncConsumer",
     "AsyncProducer",
@@ -103,6 +116,7 @@ __all__ = [
     "DeliveryError",
     "DeliveryReport",
     "DiskFullError",
+    "ExpiredSegment",
     "FailedMessage",
     "ForkedError",
     "Headers",
@@ -155,6 +169,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ArchiveDamage": "client.archived",
+    "ArchiveExpiry": "client.archived",
+    "ArchiveRun": "client.archived",
+    "ArchivedSegment": "client.archived",
     "AsyncClient": "client.aio.client",
     "AsyncConsumer": "client.aio.consumer",
     "AsyncProducer": "client.aio.producer",
@@ -162,6 +180,7 @@ _HOMES = {
     "Client": "client.blocking.client",
     "Consumer": "client.blocking.consumer",
     "DeliveryReport": "client.delivery",
+    "ExpiredSegment": "client.archived",
     "Headers": "client.headers",
     "Health": "client.health",
     "Message": "client.message",
