@@ -66,22 +66,15 @@ def _parts(wanted: Range, options: ReadOptions) -> Iterator[Part]:
 
 
 def _is_ours(segments: SealedSegments, wanted: Range, options: ReadOptions) -> bool:
-    """Whether the folder is of the broker that planned the range: the first batch is the same in both. Topics of two
-    brokers may have the same numbers."""
-    on_disk = segments.first_header()
+    """Whether the folder is of the broker that planned the range, and not one whose topics have the same numbers, or a
+    copy that went its own way: the last message that would be read from it is the broker's."""
+    on_disk = segments.last_message()
     if on_disk is None:
         return False
-    first = Fetching(
-        client_of(options.url),
-        wanted.part(wanted.start, wanted.start + 1),
-        fails_on_data_loss=True,
-        timeout_s=options.fetch_timeout_s,
-    )
     try:
-        served = next(first.parts()).records.header
+        same = client_of(options.url).get(on_disk.id, codec=None, timeout=options.fetch_timeout_s) == on_disk
     except TidelogError:
         return False  # whoever reads on from the broker meets it again
-    same = (on_disk.checksum, on_disk.leader_checksum) == (served.checksum, served.leader_checksum)
     if not same:
         log.warning("%s: %s is another broker's data folder: reading from the broker", wanted, options.segment_dir)
     return same

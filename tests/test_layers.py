@@ -89,6 +89,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "tidelog.client.blocking.producer",
         "tidelog.client.delivery",
         "tidelog.client.errors",
+        "tidelog.client.message",
         "tidelog.client.message_batch",
         "tidelog.client.receipt",
         "tidelog.client.topic",

@@ -72,7 +72,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A real broker that all tests share, each with topics of its own."""
-    with broker_process(tmp_path_factory.mktemp("broker")) as running:
+    often = {"TIDELOG_LOG__RETENTION_CHECK_INTERVAL": "100ms"}
+    with broker_process(tmp_path_factory.mktemp("broker"), environment=often) as running:
         yield running
 
 
