@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ...protocol.errors import TopicExistsError, UnknownTopicError
@@ -26,13 +26,14 @@ from ..core.bounds import Bound, end_query, parse_bound, parse_by, start_query
 from ..core.deadline import Deadline
 from ..core.record import to_partition_count
 from ..core.settings import SettingInput, to_settings
-from ..core.times import DEFAULT, Timeout
+from ..core.times import DEFAULT, Duration, Timeout, seconds
 from ..core.words import ByWord
 from ..topic import Topic, topic_from
 from . import runtime
 from .archived import list_archived
 from .change import change
 from .session import Session
+from .waiting import wait_for_records
 
 Partitions = list[int]
 TopicList = list[Topic]
@@ -166,6 +167,16 @@ class AsyncTopics:
                 session.directory.forget(topic.name)  # it may have been made again under its name
                 raise answer.error.error()
         return {index: point if isinstance(point, int) else answer.offset for index, answer in enumerate(reply.answers)}
+
+    async def wait(
+        self, offsets: Mapping[tuple[str, int], int], *, duration: Duration, timeout: Timeout = DEFAULT
+    ) -> None:
+        """Return once a (topic, partition) has a record at its offset or behind, or a topic changed or is gone; after
+        `duration` in any case. It is one request, in which the first 4,000 partitions count; look up what came with
+        `list`. `timeout` is for the answer after that. Raises UnknownTopicError."""
+        wait_s = seconds("duration", duration)
+        session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        await wait_for_records(session, offsets, wait_s, deadline.later(wait_s))
 
     async def archived(self, name: str, *, timeout: Timeout = DEFAULT) -> SegmentList:
         """Return the archived segments of a topic, by partition and offset: the same as `client.archive.list`."""

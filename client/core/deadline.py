@@ -20,6 +20,10 @@ class Deadline(NamedTuple):
         """Return the deadline of a call that begins now."""
         return cls(math.inf if seconds is None else now + seconds, seconds)
 
+    def later(self, seconds: float) -> Deadline:
+        """Return the deadline of a call that is answered only after so long."""
+        return Deadline(self.at + seconds, None if self.seconds is None else self.seconds + seconds)
+
     def timed_out(self, what: str) -> TimedOutError:
         """Return the error of a call that did not make it; `what` did not happen."""
         return TimedOutError(f"{what} within {self.seconds:g} s" if self.seconds is not None else what)

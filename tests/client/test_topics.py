@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -173,3 +174,28 @@ async def test_topics_by_name_and_their_offsets_at_a_bound(world: World) -> None
             await client.topics.find_offsets("nobody", "latest")
         with pytest.raises(ValueError, match="at: expected"):
             await client.topics.find_offsets("a", "newest")
+
+
+@everywhere
+async def test_waiting_for_what_is_new(world: World) -> None:
+    """One request returns at once where something is at or behind an offset, else when it comes or the time is over;
+    a topic that is made again is looked up anew."""
+    async with world.client() as client:
+        await client.topics.create("t", partitions=2)
+        await client.produce("t", b"", partition=1)
+        await client.topics.wait({("t", 0): 0, ("t", 1): 0}, duration=30)
+        began = time.monotonic()
+        await client.topics.wait({("t", 0): 0, ("t", 1): 1}, duration=0.1)
+        assert 0.09 < time.monotonic() - began < 5
+        await client.topics.wait({}, duration=0)
+        await client.topics.wait({("t", 1): 0}, duration=timedelta(seconds=30))
+        with pytest.raises(UnknownTopicError):
+            await client.topics.wait({("nothing", 0): 0}, duration=1)
+        with pytest.raises(ValueError, match="offsets: expected a whole number from 0 to"):
+            await client.topics.wait({("t", 0): -1}, duration=1)
+        with pytest.raises(ValueError, match="duration: expected 0 or more seconds"):
+            await client.topics.wait({("t", 0): 0}, duration=-1)
+        await client.topics.delete("t")
+        await client.topics.create("t", partitions=1)
+        await client.produce("t", b"", partition=0)
+        await client.topics.wait({("t", 0): 0}, duration=30)
