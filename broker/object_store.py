@@ -7,6 +7,7 @@ when a method returns, or retention would remove what a power loss takes from bo
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -36,7 +37,12 @@ STREAM_BYTES = 4 << 20
 
 
 def open_store(
-    url: str, options: Mapping[str, str], *, part_bytes: int = 8 << 20, timeout_us: int = 30_000_000
+    url: str,
+    options: Mapping[str, str],
+    *,
+    part_bytes: int = 8 << 20,
+    timeout_us: int = 30_000_000,
+    makes_folder: bool = True,
 ) -> Store:
     """Return the store at a url. `options` are obstore's own keys (of the store and of its HTTP client).
 
@@ -53,7 +59,10 @@ def open_store(
         if folder is not None:
             if options:
                 raise ValueError(f"a folder takes no options, found {', '.join(sorted(options))}")
-            folder.mkdir(parents=True, exist_ok=True)
+            if makes_folder:
+                folder.mkdir(parents=True, exist_ok=True)
+            elif not folder.is_dir():
+                raise ValueError(f"expected a folder, found none at {folder}")
             return Store(obstore.store.LocalStore(folder), url.rstrip("/"), folder, part_bytes)
         timeout = timedelta(microseconds=timeout_us)
         client: dict[str, object] = {"timeout": timeout, "connect_timeout": timeout}
@@ -79,6 +88,15 @@ CLIENT_OPTIONS = frozenset(
 """Options that are the HTTP client's, not the store's."""
 
 
+_WORDS = re.compile(r"<Code>([^<]*)</Code>\s*<Message>([^<]*)</Message>")
+"""What S3 and its like answer when they refuse; the rest of that answer may hold key ids."""
+
+_REFUSED = re.compile(
+    r"\b40[13] (Forbidden|Unauthorized)|<Code>(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch)"
+)
+"""Where obstore keeps a refusal among its general errors, as of listings."""
+
+
 class Store:
     """An `ObjectStore` by obstore."""
 
@@ -101,7 +119,7 @@ class Store:
 
     def put(self, name: str, parts: Iterable[bytes]) -> None:
         """Store an object; large ones go in parts."""
-        with self._mapped(name):
+        with self._mapped(name, may_miss=False):
             self._obstore.put(
                 self._store, name, iter(parts), chunk_size=self._part_bytes, max_concurrency=PARTS_IN_FLIGHT
             )
@@ -111,7 +129,7 @@ class Store:
         """Store a small object unless the name is taken."""
         from obstore.exceptions import AlreadyExistsError, NotSupportedError
 
-        with self._mapped(name):
+        with self._mapped(name, may_miss=False):
             try:
                 self._obstore.put(self._store, name, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
@@ -153,7 +171,7 @@ class Store:
 
     def walk(self, prefix: str) -> Iterator[StoredObject]:
         """Yield all objects below a folder."""
-        with self._mapped(prefix):
+        with self._mapped(prefix, may_miss=False):
             pages = self._obstore.list(self._store, prefix)  # pyright: ignore[reportUnknownMemberType]
             for page in pages:
                 for found in page:
@@ -178,21 +196,32 @@ class Store:
             return
 
     @contextmanager
-    def _mapped(self, name: str) -> Generator[None]:
-        """Turn what obstore raises into our errors: it is foreign code, so whatever it raises is."""
+    def _mapped(self, name: str, *, may_miss: bool = True) -> Generator[None]:
+        """Turn what obstore raises into our errors: it is foreign code, so whatever it raises is.
+
+        Where no object can be missing, what is not found is the store: a bucket that is not there.
+        """
         from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
         try:
             yield
         except (TidelogError, GeneratorExit):
             raise
-        except FileNotFoundError:
-            raise ObjectMissingError(f"no object {name} in {self._url}") from None
+        except FileNotFoundError as error:
+            if may_miss:
+                raise ObjectMissingError(f"no object {name} in {self._url}") from None
+            raise ArchiveUnavailableError(
+                f"expected {self._url} to be there, found: {_first_line(error)}; it is tried again"
+            ) from None
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
             raise ArchiveDeniedError(
                 f"expected {self._url} to allow what the archive does, found: {_first_line(error)}"
             ) from None
         except Exception as error:
+            if _REFUSED.search(str(error)):
+                raise ArchiveDeniedError(
+                    f"expected {self._url} to allow what the archive does, found: {_first_line(error)}"
+                ) from None
             raise ArchiveUnavailableError(
                 f"expected {self._url} to answer, found: {_first_line(error)}; it is tried again"
             ) from None
@@ -241,7 +270,9 @@ def _key_of(error: Exception) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    """Return what an error of obstore says, without the dump of its inside that follows."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else type(error).__name__
-    return text.partition("Debug source")[0].strip()
+    """Return what an error of obstore says, and the store's own words in it, without the dump that follows."""
+    told = str(error).partition("Debug source")[0]
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    text = lines[0].partition(": <?xml")[0] if lines else type(error).__name__
+    found = _WORDS.search(told)
+    return text if found is None else f"{text}: {found[1]}: {found[2]}"

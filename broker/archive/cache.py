@@ -110,10 +110,7 @@ class SegmentCache:
     def of(self, entry: Entry) -> Flow[CachedSegment]:
         """Return a segment, fetched once for all who ask. Raises the store's errors, DiskFullError, StorageError."""
         while (cached := self._held.get(entry.object)) is None:
-            loading = self._loading.get(entry.object)
-            if loading is None:
-                loading = self._loading[entry.object] = self._load(entry)
-            yield loading
+            yield self._loading.get(entry.object) or self._load(entry)
         self._held.move_to_end(entry.object)
         return cached
 
@@ -141,7 +138,7 @@ class SegmentCache:
                 self.fetched_bytes += entry.bytes
                 self.damaged_segments += not found[0].is_intact
 
-        loading = offloaded(self._offload, work)
+        loading = self._loading[entry.object] = offloaded(self._offload, work)
         loading.on_done(done)
         return loading
 

@@ -47,6 +47,11 @@ class Catalog:
         return list(self._entries)
 
     @property
+    def bad(self) -> list[BadEntry]:
+        """The entries that cannot be read."""
+        return list(self._bad)
+
+    @property
     def start(self) -> int:
         """The first offset archived; the end when there is none."""
         bases = [one.base_offset for one in (*self._entries[:1], *self._bad[:1])]

@@ -40,10 +40,7 @@ class Catalogs:
         """Return the catalog of a partition, read once for all who ask. Raises what the store refuses with."""
         key = (place.topic_id, place.partition)
         while (known := self._known.get(key)) is None:
-            loading = self._loading.get(key)
-            if loading is None:
-                loading = self._loading[key] = self._load(key, place)
-            yield loading
+            yield self._loading.get(key) or self._load(key, place)
         return known
 
     def forget(self, key: Key) -> None:
@@ -67,7 +64,7 @@ class Catalogs:
                 for note in found[0].notes:
                     self._report("archive entry not used", topic=place.topic, partition=place.partition, why=note)
 
-        loading = offloaded(self._offload, work)
+        loading = self._loading[key] = offloaded(self._offload, work)
         loading.on_done(done)
         return loading
 

@@ -17,6 +17,7 @@ import xxhash
 
 from ...protocol.errors import CorruptError
 from ...protocol.messages import ArchivedSegmentInfo
+from ...protocol.topic_name import short_name
 
 FORMAT = 1
 _DIGITS = 20
@@ -54,7 +55,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def title(self) -> str:
         """What it is called in errors."""
-        return f"{self.topic}/{self.partition} in the archive"
+        return f"{short_name(self.topic)}/{self.partition} in the archive"
 
     def info(self) -> ArchivedSegmentInfo:
         """Return it as it is told to clients."""

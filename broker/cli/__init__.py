@@ -1,4 +1,4 @@
-"""The broker's part of the command line: serve, config check, check, dump.
+"""The broker's part of the command line: serve, config check, check, dump, archive.
 
 Everything heavy (Trio, numpy, pydantic) is imported when a command runs, so that `tidelog --help` stays quick.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import typer
 
-MODULES = {"serve": "serve", "config": "config", "check": "check", "dump": "dump"}
+MODULES = {"serve": "serve", "config": "config", "check": "check", "dump": "dump", "archive": "archive"}
 """Which module of this folder has which command, in the order of the help."""
 
 

@@ -176,7 +176,7 @@ def _show(out: StandardOutput, topic: Topic, output: OutputFormat) -> None:
             facts.append((key, format_setting(key, value) + ("" if key in topic.given else "  (the broker's default)")))
         out.facts(facts)
         out.text("")
-        heads = ["PARTITION", "START", "END", "WRITTEN", "SYNCED", "BYTES", "SEGMENTS", "STATE"]
+        heads = ["PARTITION", "START", "END", "WRITTEN", "SYNCED", "BYTES", "SEGMENTS", "ARCHIVED", "STATE"]
         out.table(heads, [_row(partition) for partition in topic.partitions])
     out.flush()
 
@@ -190,6 +190,7 @@ def _row(partition: TopicPartition) -> list[object]:
         partition.synced_offset,
         partition.bytes,
         partition.segments,
+        f"{partition.archived_start}..{partition.archived_end}" if partition.archived_end else "-",
         _state(partition),
     ]
 
