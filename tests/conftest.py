@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.workers import ByFile, worker_count
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,6 +21,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="multiply the random states of the crash tests by N (20 when no number is given); raise --timeout with it",
     )
+
+
+def pytest_configure() -> None:
+    """Let children keep their bytecode where the machine says not to: hundreds of them would compile it all again."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Share folders of tests among workers, and run files that are named in this process."""
+    return worker_count(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> ByFile:
+    """Keep the tests of a file on one worker."""
+    return ByFile(config)
 
 
 @pytest.fixture(scope="session")
