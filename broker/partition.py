@@ -126,11 +126,6 @@ class Partition:
         """Whether a sync failed, so that it takes no writes."""
         return self.log.fenced
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether its topic was deleted."""
-        return self._gone is not None
-
     def info(self, leader: str, *, details: bool = False) -> PartitionInfo:
         """Describe the partition; sizes and marks only with `details`."""
         log = self.log

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...protocol.errors import NotFoundError
+from ...protocol.errors import NotFoundError, UnknownTopicIdError
 from ...protocol.messages import ErrorInfo, TopicInfo
 from ..deferred import Deferred
 from ..flow import Flow, offloaded, start_flow
@@ -72,6 +72,7 @@ class Archive:
             self._catalogs,
             copy_offload,
             self._place,
+            self._is_live,
             concurrency=settings.concurrency,
             max_backoff_us=settings.max_backoff_us,
         )
@@ -101,10 +102,8 @@ class Archive:
         if not self._archiver.is_stopping:
             services = self._services
             services.timers.add(services.time.monotonic_us() + self._settings.interval_us, self.begin)
-            topics = self._topics()
-            live = {topic.id for topic in topics}
-            self._catalogs.keep(live.__contains__)
-            self._archiver.look(topics)
+            self._catalogs.keep(self._is_live)
+            self._archiver.look(self._topics())
 
     def stop(self) -> None:
         """Begin no copy any more, and end those that run at their next piece."""
@@ -210,6 +209,13 @@ class Archive:
 
     def _place(self, topic: Topic, partition: Partition) -> Place:
         return Place(self._settings.broker, topic.name, topic.id, partition.index)
+
+    def _is_live(self, topic_id: int) -> bool:
+        try:
+            self._topic_of(topic_id)
+        except UnknownTopicIdError:
+            return False
+        return True
 
     def _place_by_id(self, partition: Partition) -> Place:
         return self._place(self._topic_of(partition.topic_id), partition)

@@ -82,6 +82,7 @@ class Archiver:
         catalogs: Catalogs,
         offload: Offload,
         place_of: Callable[[Topic, Partition], Place],
+        is_live: Callable[[int], bool],
         *,
         concurrency: int,
         max_backoff_us: int,
@@ -91,6 +92,7 @@ class Archiver:
         self._catalogs = catalogs
         self._offload = offload
         self._place_of = place_of
+        self._is_live = is_live
         self._concurrency = concurrency
         self._max_backoff_us = max_backoff_us
         self._states: dict[Key, _State] = {}
@@ -227,7 +229,7 @@ class Archiver:
     def _ended(self, key: Key, error: TidelogError | None) -> None:
         self._running.discard(key)
         state = self._states.get(key)
-        if error is not None and state is not None and state.partition.is_gone:
+        if error is not None and not self._is_live(key[0]):
             error = None  # the topic was deleted under it
         if error is not None and not self.is_stopping:
             self._failed(key, state, error)

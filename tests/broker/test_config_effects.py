@@ -6,6 +6,17 @@ from pathlib import Path
 
 import pytest
 import trio.testing
+from tests.helpers.archive_effects import (
+    archive_listed,
+    archived_soon,
+    bytes_at_hand,
+    in_force,
+    longest_backoff,
+    parts_of_the_store,
+    region_of_the_store,
+    threads_that_copy,
+    timeout_of_the_store,
+)
 from tests.helpers.config_effects import (
     Given,
     Observation,
@@ -88,6 +99,15 @@ EFFECTS: dict[str, tuple[Observation, Given, object, object]] = {
     "topics.dedup_window": (within(sent_twice), {"dedup_window": "0s"}, 1, 2),
     "topics.dedup_scope": (setting("dedup_scope"), {"dedup_scope": "topic"}, "partition", "topic"),
     "topics.dedup_max_ids": (within(ids_kept), {"dedup_max_ids": 2}, 3, 2),
+    "archive.url": (archive_listed, {"url": "memory:///"}, "ARCHIVE_OFF", None),
+    "archive.options": (region_of_the_store, {"options": {"region": "eu-west-1"}}, None, "eu-west-1"),
+    "archive.topics": (in_force("archive"), {"topics": False}, "on", "off"),
+    "archive.interval": (archived_soon, {"interval": "1d"}, True, False),
+    "archive.concurrency": (threads_that_copy, {"concurrency": 5}, 2, 5),
+    "archive.part_bytes": (parts_of_the_store, {"part_bytes": "5MiB"}, 8_388_608, 5_242_880),
+    "archive.request_timeout": (timeout_of_the_store, {"request_timeout": "1s"}, "30s", "1s"),
+    "archive.max_backoff": (longest_backoff, {"max_backoff": "1m"}, 300_000_000, 60_000_000),
+    "archive.cache_bytes": (bytes_at_hand, {"cache_bytes": 0}, 1 << 30, 0),
     "logging.level": (lines_logged, {"level": "warning"}, "2", ""),
     "logging.format": (lines_logged, {"format": "json"}, "2", "{"),
 }

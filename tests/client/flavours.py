@@ -18,12 +18,15 @@ import pytest
 
 from tests.client.fake_broker import FakeBroker
 from tidelog import AsyncClient, AsyncConsumer, AsyncProducer, AsyncReplay, Client, Consumer, Producer, Replay
+from tidelog.client.aio.archive import AsyncArchive
 from tidelog.client.aio.topics import AsyncTopics
+from tidelog.client.blocking.archive import Archive
 from tidelog.client.blocking.topics import Topics
 
 Body = Callable[[], Coroutine[Any, Any, Any]]
 
 TWINS: dict[type, type] = {
+    Archive: AsyncArchive,
     Client: AsyncClient,
     Consumer: AsyncConsumer,
     Producer: AsyncProducer,
