@@ -29,6 +29,9 @@ FETCH_TIMEOUT_S = 60.0
 MAX_WAIT_S = 0.2
 """How long a stream waits in the broker for something new: idle queries ask five times a second."""
 
+LONGEST_WAIT_S = 60.0
+"""A query that is stopped ends only after such a wait."""
+
 LINGER_ROWS = 10_000
 DELIVERY_TIMEOUT_S = 120.0
 
@@ -159,7 +162,6 @@ class StreamOptions:
     min_offsets_per_trigger: int | None
     max_trigger_delay_s: float
     max_wait_s: float
-    group_id: str | None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StreamOptions:
@@ -172,14 +174,20 @@ class StreamOptions:
             raise OptionError("expected maxOffsetsPerTrigger or maxBytesPerTrigger, found both")
         if most is not None and least is not None and least > most:
             raise OptionError(f"minOffsetsPerTrigger: expected at most maxOffsetsPerTrigger, {most}, found {least}")
+        max_wait_s = given.seconds("maxWaitMs", MAX_WAIT_S, may_be_zero=True) or 0.0
+        if max_wait_s > LONGEST_WAIT_S:
+            raise OptionError(f"maxWaitMs: expected at most {LONGEST_WAIT_S * 1000:.0f}, found {max_wait_s * 1000:.0f}")
+        if given.text("groupId") is not None:
+            raise OptionError(
+                "groupId: a stream's progress is in Spark's checkpoint only in this version, leave it out"
+            )
         return cls(
             read=read,
             max_offsets_per_trigger=most,
             max_bytes_per_trigger=most_bytes,
             min_offsets_per_trigger=least,
             max_trigger_delay_s=given.seconds("maxTriggerDelay", 900.0) or 900.0,
-            max_wait_s=given.seconds("maxWaitMs", MAX_WAIT_S, may_be_zero=True) or 0.0,
-            group_id=given.text("groupId"),
+            max_wait_s=max_wait_s,
         )
 
 

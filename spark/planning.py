@@ -33,9 +33,9 @@ def available_places(client: Client, selection: Selection) -> dict[Place, Availa
     """
     if selection.pattern is not None:
         pattern = re.compile(selection.pattern)
-        return _available(topic for topic in client.topics.list() if pattern.fullmatch(topic.name))
+        return available_of(topic for topic in client.topics.list() if pattern.fullmatch(topic.name))
     names = selection.topics or tuple(dict.fromkeys(place.topic for place in selection.places))
-    found = _available(client.topics.list(names))
+    found = available_of(client.topics.list(names))
     if not selection.places:
         return found
     for place in selection.places:
@@ -135,7 +135,8 @@ def _find_stamps(
     return first, last
 
 
-def _available(topics: Iterable[Topic]) -> dict[Place, Available]:
+def available_of(topics: Iterable[Topic]) -> dict[Place, Available]:
+    """Return the partitions of topics as the broker described them."""
     return {
         Place(topic.name, each.index): Available(
             each.start_offset,
