@@ -85,8 +85,9 @@ def hung(tmp_path: Path) -> Iterator[CommandLine]:
         broker.resume()
 
 
-def test_every_verb_gives_up_after_its_timeout(hung: CommandLine) -> None:
+def test_every_verb_gives_up_after_its_timeout(hung: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """--timeout ends every command at a broker that hangs, with 3 and one line that says how long it waited."""
+    monkeypatch.setattr("tidelog.client.cli.consume.LEAST_PATIENCE_S", 0.3)  # instead of 3 s, twice
     commands = [
         ["ping"],
         ["get", "there/0@0"],
