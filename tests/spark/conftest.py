@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +62,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder = SparkSession.builder.master("local[2,4]").appName("tidelog-tests")
         for name, value in {**SETTINGS, "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
             builder = builder.config(name, value)
+        interrupt = signal.getsignal(signal.SIGINT)
         session = builder.getOrCreate()
+        signal.signal(signal.SIGINT, interrupt)  # Spark's own would meet the Ctrl-C of the tests that come after
         session.sparkContext.setLogLevel("OFF")
         try:
             yield session
