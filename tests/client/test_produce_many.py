@@ -27,15 +27,15 @@ async def test_receipts_are_in_the_order_of_the_values(world: World) -> None:
 
 
 @everywhere
-async def test_batches_are_cut_near_128_kib(world: World) -> None:
+async def test_batches_are_cut_near_256_kib(world: World) -> None:
     """A long list becomes batches that fit the cache; a short one a single batch."""
     async with world.client() as client:
         await client.produce_many("t", [b"x" * 100] * 10_000)
-        assert world.broker.count(Produce) == 9
+        assert world.broker.count(Produce) == 5
         await client.produce_many("u", [b"x" * 100] * 1_000)
-        assert world.broker.count(Produce) == 10
+        assert world.broker.count(Produce) == 6
     sizes = [BatchHeader.read(batch).batch_length for batch in world.broker.store.topic("t").partitions[0].batches]
-    assert max(sizes) < 140 * 1024
+    assert max(sizes) < 270 * 1024
     assert len(world.broker.store.values("t")) == 10_000
 
 
@@ -48,7 +48,7 @@ async def test_sizes_that_change_do_not_make_huge_batches(world: World) -> None:
     assert world.broker.store.values("t") == values
     sizes = [BatchHeader.read(batch).batch_length for batch in world.broker.store.topic("t").partitions[0].batches]
     assert sorted(sizes)[-1] < 1_001_000
-    assert sorted(sizes)[-2] < 2 * 128 * 1024 + 60_000
+    assert sorted(sizes)[-2] < 2 * 256 * 1024 + 60_000
 
 
 @everywhere
