@@ -32,8 +32,9 @@ PARTS_IN_FLIGHT = 2
 REMOVED_AT_ONCE = 1_000
 """What S3 takes in one request."""
 
-STREAM_BYTES = 4 << 20
-"""The least that a stream yields at a time, but for its end."""
+RANGE_BYTES = 8 << 20
+"""So much of an object is asked for at a time: of a local folder obstore's own stream, in small pieces, gives a tenth
+of the rate."""
 
 
 def open_store(
@@ -152,8 +153,10 @@ class Store:
     def stream(self, name: str) -> Iterator[bytes]:
         """Yield an object piece by piece."""
         with self._mapped(name):
-            for part in self._obstore.get(self._store, name).stream(min_chunk_size=STREAM_BYTES):
-                yield bytes(part)
+            size = self._obstore.head(self._store, name)["size"]
+            for start in range(0, size, RANGE_BYTES):
+                end = min(start + RANGE_BYTES, size)
+                yield bytes(self._obstore.get_range(self._store, name, start=start, end=end))
 
     def read_many(self, names: Sequence[str]) -> list[bytes | None]:
         """Return small objects, several at a time."""

@@ -13,7 +13,7 @@ from .entries import Entries
 from .files import File, Files
 from .scan import Place, SegmentBytes, scan_sealed
 
-PIECE_BYTES = 4 << 20
+PIECE_BYTES = 8 << 20
 """What is held of a segment in memory at a time."""
 
 

@@ -157,14 +157,14 @@ def test_copies_run_beside_each_other_up_to_the_limit() -> None:
 
 
 def test_memory_does_not_grow_with_the_segment() -> None:
-    """A segment is sent in pieces of 4 MiB at most."""
+    """A segment is sent in pieces of 8 MiB at most."""
     core = ArchivingCore()
     topic = core.create("big", settings={"segment_bytes": 16 << 20})
     for number in range(18):
         core.produce(topic.partition(0), batch(bytes([number]) * 1_000_000))
     core.advance(2 * SECOND)
     assert len(core.store.names(".json")) == 1
-    assert core.store.largest_part == 4 << 20
+    assert core.store.largest_part == 8 << 20
 
 
 def test_a_topic_deleted_meanwhile_is_no_failure() -> None:
