@@ -112,7 +112,7 @@ class Stream(RuleBasedStateMachine):
     def _run(self) -> None:
         """Run what is logged and not committed; the same ranges however often."""
         while self.committed < len(self.log):
-            before = json.loads(self.log[self.committed - 1]) if self.committed else {}
+            before: dict[str, object] = json.loads(self.log[self.committed - 1]) if self.committed else {}
             after = json.loads(self.log[self.committed])
             silent, self.broker.silent = self.broker.silent, set()
             for each in self._partitions(before, after):

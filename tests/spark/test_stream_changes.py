@@ -1,0 +1,203 @@
+"""A stream while its topics, its broker or its own options change: what is new, lost, away, and read again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.broker_process import BrokerProcess, broker_process
+from tests.spark.stream_query import Query, fill
+from tidelog import Client, TimedOutError, UnknownPartitionError, UnknownTopicError
+from tidelog.spark.errors import DataLossError
+
+pytestmark = pytest.mark.process
+
+
+def test_what_turns_up_later_is_read_from_its_beginning(broker: BrokerProcess, client: Client) -> None:
+    """New partitions, and new topics that a pattern matches, though the stream itself began at the end."""
+    query = Query(broker.url, None, subscribePattern="later-.*")
+    assert query.step() == []  # nothing matches, and that is logged
+    client.topics.create("later-a", partitions=1)
+    fill(client, "later-a", 2)
+    assert query.step() == [(0, 0), (0, 1)]
+    client.topics.set("later-a", partitions=2)
+    fill(client, "later-a", 3, partition=1)
+    client.topics.create("other", partitions=1)
+    query.restart(maxOffsetsPerTrigger="2")
+    assert query.step() == [(1, 0), (1, 1)]
+    assert query.step() == [(1, 2)]
+    assert query.step() is None
+    assert [*json.loads(query.log[-1])] == ["later-a", "@topics"]
+
+
+def test_a_topic_made_again_is_lost_data(
+    broker: BrokerProcess, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Never the other topic's records as if they were the next: an error, or a new beginning and a warning; the same
+    for a batch that was logged before, and for a topic that is gone."""
+    client.topics.create("again", partitions=1)
+    fill(client, "again", 10)
+    query = Query(broker.url, "again", startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    query.step()
+    client.topics.delete("again")
+    with pytest.raises(DataLossError, match="again: the topic was deleted, and what was not read of it is gone"):
+        query.step()
+    with pytest.raises(DataLossError, match="again/0: offsets 0 to 4: the topic was deleted; failOnDataLoss=false"):
+        query.again()
+    client.topics.create("again", partitions=1)
+    fill(client, "again", 20)
+    with pytest.raises(DataLossError, match="again: the topic was deleted and made again"):
+        query.step()
+    with pytest.raises(DataLossError, match="again/0: offsets 0 to 4: the topic was deleted and made again"):
+        query.again()
+    query.restart(failOnDataLoss="false")
+    with caplog.at_level(logging.WARNING, logger="tidelog.spark"):
+        assert query.again() == []
+        assert query.step() == [(0, at) for at in range(4)]
+        assert query.step() == [(0, at) for at in range(4, 8)]
+    assert caplog.text.count("going on with what is there") == 2
+    client.topics.delete("again")
+    assert query.step() == []
+    assert json.loads(query.log[-1]) == {"@topics": {}}
+
+
+def test_a_topic_of_a_pattern_that_is_gone(broker: BrokerProcess, client: Client) -> None:
+    """Is lost data too: it is asked for by name, as being missing from a list proves nothing."""
+    client.topics.create("gone-a", partitions=1)
+    client.topics.create("gone-b", partitions=1)
+    query = Query(broker.url, None, subscribePattern="gone-.")
+    query.step()
+    client.topics.delete("gone-a")
+    with pytest.raises(DataLossError, match="gone-a: the topic was deleted"):
+        query.step()
+    query.restart()
+    query.reader.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLossError, match="gone-a: the topic was deleted"):
+        query.step()
+
+
+def test_what_retention_removes_before_it_is_read_is_lost_data(broker: BrokerProcess, client: Client) -> None:
+    """An error with the offsets, or passed over: the new beginning is logged, and a logged batch reads what is
+    left."""
+    client.topics.create("short", partitions=1, segment_bytes=65_536)
+    query = Query(broker.url, "short", startingOffsets="earliest", maxOffsetsPerTrigger="100")
+    for _ in range(20):
+        client.produce_many("short", [b"x" * 100] * 100, partition=0)
+    query.step()
+    client.topics.set("short", retention_bytes=80_000)
+    deadline = time.monotonic() + 30
+    while (start := client.topics.describe("short").partitions[0].start_offset) <= 100:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    with pytest.raises(DataLossError, match=f"short/0: offsets 100 to {start} were removed by retention"):
+        query.step()
+    with pytest.raises(DataLossError, match="short/0: offsets 0 to 100 were removed by retention"):
+        query.again()
+    query.restart(failOnDataLoss="false")
+    assert query.again() == []
+    rows = query.step()
+    assert rows
+    assert [offset for _, offset in rows] == [*range(rows[0][1], rows[0][1] + 100)]
+    assert rows[0][1] >= start
+    assert query.again() == rows
+
+
+def test_a_restart_with_other_options_reads_the_logged_batch_again(broker: BrokerProcess, client: Client) -> None:
+    """The same rows, whatever limit, start or topic it is given now; what is not named any more is left after it."""
+    client.topics.create("one", partitions=2)
+    client.topics.create("two", partitions=1)
+    fill(client, "one", 10)
+    fill(client, "one", 10, partition=1)
+    query = Query(broker.url, "one", startingOffsets="earliest", maxOffsetsPerTrigger="6")
+    first = query.step()
+    assert first == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    query.restart(maxOffsetsPerTrigger="3", startingOffsets="latest", minPartitions="4")
+    assert sorted(query.again()) == first
+    query.restart(subscribe="two")
+    assert sorted(query.again()) == first
+    assert query.step() == []
+    assert [*json.loads(query.log[-1])] == ["two", "@topics", "@from"]
+
+
+def test_assigned_partitions(broker: BrokerProcess, client: Client) -> None:
+    """Only those that are named, which have to be there; more of the same topic turn up without anything lost."""
+    client.topics.create("assigned", partitions=3)
+    for partition in range(3):
+        fill(client, "assigned", 2, partition=partition)
+    query = Query(broker.url, None, assign='{"assigned": [0, 2]}', startingOffsets="earliest")
+    assert query.step() == [(0, 0), (0, 1), (2, 0), (2, 1)]
+    query.restart(assign='{"assigned": [0, 1, 2]}')
+    assert query.step() == [(1, 0), (1, 1)]
+    query.restart(assign='{"assigned": [0, 5]}')
+    with pytest.raises(UnknownPartitionError, match="assign: expected partitions that exist, found assigned/5"):
+        query.step()
+
+
+def test_a_topic_that_never_was_there(broker: BrokerProcess, client: Client) -> None:
+    """Is an error that suggests one."""
+    client.topics.create("streamed", partitions=1)
+    with pytest.raises(UnknownTopicError, match="streamed"):
+        Query(broker.url, "streamde").step()
+    with pytest.raises(UnknownTopicError):
+        Query(broker.url, "streamed,nothing").step()
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that the test may kill."""
+    with broker_process(tmp_path) as running:
+        yield running
+
+
+def test_a_broker_that_is_killed_between_batches_and_while_waiting(own_broker: BrokerProcess) -> None:
+    """Looking, waiting and planning go on when it is back; no record is missing or double."""
+    with Client(own_broker.url) as client:
+        client.topics.create("t", partitions=1)
+        fill(client, "t", 10)
+        query = Query(own_broker.url, "t", startingOffsets="earliest", maxOffsetsPerTrigger="6")
+        assert query.step() == [(0, at) for at in range(6)]
+        own_broker.kill()
+        threading.Timer(0.5, own_broker.start).start()
+        assert query.step() == [(0, at) for at in range(6, 10)]
+        query.restart(maxWaitMs="10s")
+        result: list[list[tuple[int, int]] | None] = []
+        waiting = threading.Thread(target=lambda: result.append(query.step()))
+        waiting.start()
+        time.sleep(0.2)
+        own_broker.kill()
+        own_broker.start()
+        fill(client, "t", 5)
+        waiting.join(30)
+        rows = result[0] or []
+        while len(rows) < 5:  # the records of one call may come as one batch or more
+            rows += query.step() or []
+        assert rows == [(0, at) for at in range(10, 15)]
+
+
+def test_a_broker_that_stays_away_or_hangs_is_named(own_broker: BrokerProcess) -> None:
+    """With the partitions that were asked for, after fetchTimeoutMs; a reader that never met it waits as long."""
+    with Client(own_broker.url) as client:
+        client.topics.create("t", partitions=5)
+    query = Query(own_broker.url, "t", fetchTimeoutMs="400", startingOffsets="earliest")
+    query.step()
+    wanted = rf"t/0, t/1, t/2 and 2 more: expected an answer about its offsets from 127.0.0.1:{own_broker.port} within"
+    own_broker.pause()
+    try:
+        with pytest.raises(TimedOutError, match=wanted):
+            query.step()
+    finally:
+        own_broker.resume()
+    own_broker.kill()
+    began = time.monotonic()
+    with pytest.raises(TimedOutError, match=wanted + " fetchTimeoutMs=400, found: "):
+        query.step()
+    assert 0.2 < time.monotonic() - began < 5
+    stranger = Query(f"tidelog://127.0.0.1:{own_broker.port}/default", "t", fetchTimeoutMs="300")
+    with pytest.raises(TimedOutError, match=r"^t: expected an answer about its offsets from .* within"):
+        stranger.step()
