@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
 from ..protocol.messages import ArchivedSegmentInfo
 from .core.times import from_us
+
+Age = datetime | timedelta
+"""A time, or how far back from now."""
 
 
 class ArchivedSegment(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from generated import write_or_check
 
 import tidelog
 from tidelog import codecs
-from tidelog.client import headers
+from tidelog.client import archived, headers
 from tidelog.client.core import bounds, data, record, subscription, times, words
 
 PAGE = Path(__file__).resolve().parent / "api.md"
@@ -35,7 +35,7 @@ and arguments, awaited, under asyncio and trio. Arguments after `*` are given by
 durations timedeltas or seconds. Every error is a [TidelogError](errors.md).
 """
 
-FIRST = ("Client", "Producer", "Consumer", "Replay", "Topics", "Message", "MessageBatch")
+FIRST = ("Client", "Producer", "Consumer", "Replay", "Topics", "Archive", "Message", "MessageBatch")
 """These in front, in the order in which a user meets them; the rest by name."""
 
 ALIASES = (
@@ -44,6 +44,7 @@ ALIASES = (
     (record, ("DedupId",)),
     (times, ("Duration", "Timeout")),
     (bounds, ("Bound",)),
+    (archived, ("Age",)),
     (subscription, ("TopicChoice",)),
     (words, tuple(name for name in vars(words) if name.endswith("Word"))),
 )
@@ -58,7 +59,8 @@ NAMED = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
 
 def page() -> str:
     """Return the whole page."""
-    things = dict(exported(tidelog.__all__, tidelog)) | {"Topics": type(tidelog.Client("localhost").topics)}
+    client = tidelog.Client("localhost")
+    things = dict(exported(tidelog.__all__, tidelog)) | {"Topics": type(client.topics), "Archive": type(client.archive)}
     ordered = [name for name in FIRST if name in things] + sorted(things.keys() - set(FIRST))
     sections = [section(name, things[name]) for name in ordered]
     sections += [section(f"codecs.{name}", thing) for name, thing in exported(codecs.__all__, codecs)]

@@ -24,7 +24,7 @@ DONE, FAILED = 0, 1
 
 OptionalTopic = Annotated[
     str | None,
-    typer.Argument(metavar="[TOPIC]", parser=parse_topic, help="`name` or `namespace/name` [default: all]."),
+    typer.Argument(metavar="TOPIC", parser=parse_topic, help="`name` or `namespace/name` [default: all]."),
 ]
 Partition = Annotated[
     int | None, typer.Option("--partition", parser=parse_partition, metavar="N", help="Only this one [default: all].")

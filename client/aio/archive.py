@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from ...protocol.messages import (
     ExpireArchive,
@@ -12,7 +12,7 @@ from ...protocol.messages import (
     VerifyArchive,
     VerifyArchiveReply,
 )
-from ..archived import ArchiveDamage, ArchivedSegment, ArchiveExpiry, ArchiveRun, ExpiredSegment
+from ..archived import Age, ArchiveDamage, ArchivedSegment, ArchiveExpiry, ArchiveRun, ExpiredSegment
 from ..core.arguments import check_flag
 from ..core.times import DEFAULT, Timeout, duration_us, to_us
 from . import runtime
@@ -21,9 +21,6 @@ from .change import change
 from .topics import Owner
 
 SegmentList = list[ArchivedSegment]
-
-Age = datetime | timedelta
-"""A time, or how far back from now."""
 
 
 class AsyncArchive:

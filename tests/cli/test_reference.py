@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.archiving_process import archiving_config
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.command_line import CommandLine
 from tests.helpers.stored_data import store
@@ -22,7 +23,9 @@ ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = re.findall(r"^\$ (.*)$", (ROOT / "docs/cli.md").read_text(), re.M)
 ONLINE = sorted(
     (line for line in EXAMPLES if not re.match(r"tidelog (serve|config|check|dump) ", line)),
-    key=lambda line: " delete " in line,  # last, because the ids in the other examples are of the topic that it deletes
+    # Deleting is last, because the ids in the other examples are of that topic; before it comes the archive, which needs
+    # a topic of small segments.
+    key=lambda line: (" delete " in line, line.startswith("tidelog archive ")),
 )
 OFFLINE = [line for line in EXAMPLES if re.match(r"tidelog (config|check|dump) ", line)]
 
@@ -63,12 +66,14 @@ def shell(reader: CommandLine, line: str, more: list[str], code: int) -> bytes:
 def test_the_examples_work(tmp_path: Path) -> None:
     """Each example does what it says to a real broker, one after the other as a reader types them."""
     (tmp_path / "orders.txt").write_text("first\nsecond\n")
-    with BrokerProcess(tmp_path / "data") as broker:
+    store_url = f"file://{tmp_path}/store"
+    config = archiving_config(tmp_path, store_url)
+    with BrokerProcess(tmp_path / "data", arguments=["--config", str(config)]) as broker:
         reader = CommandLine(broker.url, tmp_path)
         for line in ONLINE:
             prepare(reader, line)
             more = ["--messages", "100"] if line.startswith("tidelog bench ") else NOTHING_CAME.get(line, [])
-            typed = line.replace("broker-1:9440", broker.url)
+            typed = line.replace("broker-1:9440", broker.url).replace("s3://bucket/tidelog", store_url)
             out = shell(reader, typed, more, code=3 if line in NOTHING_CAME else 0)
             is_silent = "| tidelog produce" in line or line.startswith("tidelog produce")
             assert (out == b"") == (line in NOTHING_CAME or (is_silent and "--receipts" not in line)), line
@@ -79,6 +84,12 @@ def prepare(reader: CommandLine, line: str) -> None:
     if "45678" in line:
         lines = b"".join(b"%d\n" % number for number in range(45_700))
         reader.run("produce", "orders", "--partition", "2", stdin=lines)
+    if line == "tidelog archive list orders":
+        reader.run("topics", "delete", "orders", "--yes")
+        reader.run("topics", "create", "orders", "--partitions", "6", "--set", "segment_bytes=64KiB")
+        for number in range(5):
+            reader.run("produce", "orders", "--partition", "2", stdin=b"%d" % number * 40_000)
+        reader.run("archive", "run", "orders")
     if line.startswith("tidelog outcome "):
         reader.run("produce", "orders", "--dedup-id", shlex.split(line)[4], stdin=b"paid\n")
 
