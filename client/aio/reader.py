@@ -242,7 +242,7 @@ class Reader:
             await self._refresh(until)
             return self._may_go_on(until)
         flight = await self._fly(until)
-        if flight is None:
+        if flight is None or self._is_stopped:  # `stop` may have looked before there was a flight to wake
             return self._may_go_on(until)
         try:
             await flight.connection.wait(flight.call, min(until, flight.give_up_at))

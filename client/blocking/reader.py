@@ -243,7 +243,7 @@ class Reader:
             self._refresh(until)
             return self._may_go_on(until)
         flight = self._fly(until)
-        if flight is None:
+        if flight is None or self._is_stopped:  # `stop` may have looked before there was a flight to wake
             return self._may_go_on(until)
         try:
             flight.connection.wait(flight.call, min(until, flight.give_up_at))

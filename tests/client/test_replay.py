@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gc
+import threading
+import time
 import warnings
 from datetime import timedelta
 
 import numpy as np
 import pytest
 
+from tests.client.fake_broker import FakeBroker, Fault
 from tests.client.flavours import BASE, World, eventually, everywhere, store
-from tidelog import ClosedError, RangeNotAvailableError, UnknownTopicError
+from tidelog import Client, ClosedError, RangeNotAvailableError, UnknownTopicError
+from tidelog.client.blocking import reader
+from tidelog.protocol.api import Api
 
 
 @everywhere
@@ -161,3 +166,24 @@ async def test_a_replay_can_be_stopped_and_closed(world: World) -> None:
         await replay.close()
         with pytest.raises(ClosedError, match="the replay is closed"):
             await replay.ranges()
+
+
+def test_a_stop_that_comes_while_a_fetch_is_sent_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """stop() from another thread that looks before there is a fetch to wake ends the pull, not only its answer."""
+    with FakeBroker() as broker, Client(broker.url) as client:
+        client.produce("t", b"there")
+        replay = client.replay("t")
+        replay.ranges()
+        broker.when(Api.FETCH, Fault.HANG)
+        make = reader._Flight
+
+        def stop_first(*given: object) -> object:
+            thread = threading.Thread(target=replay.stop)
+            thread.start()
+            thread.join()
+            return make(*given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(reader, "_Flight", stop_first)
+        began = time.monotonic()
+        assert list(replay) == []
+        assert time.monotonic() - began < 5
