@@ -49,38 +49,53 @@ def open_store(
 
     Raises ConfigError for a url or option that means nothing, or without obstore.
     """
+    check_store(url, options)
+    import obstore.store
+
+    folder = _local_folder(url)
+    if folder is None:
+        return Store(_remote(url, options, timeout_us), _without_credentials(url), None, part_bytes)
     try:
-        import obstore.store
+        if makes_folder:
+            folder.mkdir(parents=True, exist_ok=True)
+        elif not folder.is_dir():
+            raise ConfigError([Problem("archive.url", f"expected a folder, found none at {folder}")])
+    except OSError as error:
+        raise ConfigError([Problem("archive.url", f"cannot be used: {error}")]) from None
+    return Store(obstore.store.LocalStore(folder), url.rstrip("/"), folder, part_bytes)
+
+
+def check_store(url: str, options: Mapping[str, str]) -> None:
+    """Raise ConfigError for what can be told of a store without asking it; makes nothing."""
+    try:
+        import obstore.store as _  # noqa: F401
     except ImportError:
         raise ConfigError(
             [Problem("archive.url", "needs obstore, which is not installed: pip install 'tidelog[archive]'")]
         ) from None
-    folder = _local_folder(url)
+    if _local_folder(url) is None:
+        _remote(url, options, 1)
+    elif options:
+        found = ", ".join(sorted(options))
+        raise ConfigError([Problem("archive.options", f"expected none for a folder, found {found}")])
+
+
+def _remote(url: str, options: Mapping[str, str], timeout_us: int) -> object:
+    """Return obstore's store at a url that is no folder. Raises ConfigError."""
+    import obstore.store
+
+    timeout = timedelta(microseconds=timeout_us)
+    client: dict[str, object] = {"timeout": timeout, "connect_timeout": timeout}
+    client |= {key: options[key] for key in CLIENT_OPTIONS & set(options)}
     try:
-        if folder is not None:
-            if options:
-                raise ValueError(f"a folder takes no options, found {', '.join(sorted(options))}")
-            if makes_folder:
-                folder.mkdir(parents=True, exist_ok=True)
-            elif not folder.is_dir():
-                raise ValueError(f"expected a folder, found none at {folder}")
-            return Store(obstore.store.LocalStore(folder), url.rstrip("/"), folder, part_bytes)
-        timeout = timedelta(microseconds=timeout_us)
-        client: dict[str, object] = {"timeout": timeout, "connect_timeout": timeout}
-        client |= {key: options[key] for key in CLIENT_OPTIONS & set(options)}
-        store = obstore.store.from_url(
+        return obstore.store.from_url(
             url,
             config=cast("S3Config", {key: value for key, value in options.items() if key not in CLIENT_OPTIONS}),
             client_options=cast("ClientConfig", client),
             retry_config={"max_retries": 2, "retry_timeout": timeout},
         )
-    except OSError as error:
-        raise ConfigError([Problem("archive.url", f"cannot be used: {error}")]) from None
-    except Exception as error:
-        if isinstance(error, TidelogError):
-            raise
+    except Exception as error:  # foreign code: whatever it raises says that it cannot make a store of this
         raise ConfigError([Problem(_key_of(error), _first_line(error))]) from None
-    return Store(store, _without_credentials(url), None, part_bytes)
 
 
 CLIENT_OPTIONS = frozenset(
@@ -261,15 +276,16 @@ def _local_folder(url: str) -> Path | None:
 
 def _without_credentials(url: str) -> str:
     parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2] if parts.scheme in ("http", "https") else parts.netloc
+    user, at, host = parts.netloc.rpartition("@")
+    if at and ":" not in user and parts.scheme not in ("http", "https"):
+        host = parts.netloc  # a container and its account: abfs://container@account
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
 
 
 def _key_of(error: Exception) -> str:
     from obstore.exceptions import UnknownConfigurationKeyError
 
-    is_option = isinstance(error, UnknownConfigurationKeyError | TypeError)
-    return "archive.options" if is_option or "options" in str(error) else "archive.url"
+    return "archive.options" if isinstance(error, UnknownConfigurationKeyError | TypeError) else "archive.url"
 
 
 def _first_line(error: BaseException) -> str:

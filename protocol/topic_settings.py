@@ -22,7 +22,8 @@ SIZE_KEYS = frozenset({"retention_bytes", "segment_bytes", "max_message_bytes"})
 OPTIONAL_KEYS = frozenset({"retention", "retention_bytes", "segment_age"})
 """Keys that may be `none`: keep for ever, keep any amount, roll by size alone (or a quarter of the retention)."""
 COUNT_KEYS = frozenset({"dedup_max_ids"})
-WORD_KEYS = frozenset({"durability", "dedup_scope", "archive"})
+SWITCH_KEYS = frozenset({"archive"})
+WORD_KEYS = frozenset({"durability", "dedup_scope"}) | SWITCH_KEYS
 KEYS = DURATION_KEYS | SIZE_KEYS | COUNT_KEYS | WORD_KEYS
 
 SWITCH_WORDS = ("on", "off")
@@ -95,7 +96,7 @@ def check_settings(settings: Settings) -> None:
             _check_durability(value)
         elif key == "dedup_scope":
             _check_dedup_scope(value)
-        elif key == "archive":
+        elif key in SWITCH_KEYS:
             _check_switch(key, value)
         else:
             _check_range(key, value)

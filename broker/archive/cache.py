@@ -33,6 +33,9 @@ from .store import ObjectMissingError, ObjectStore
 ARCHIVE_FOLDER = "archive"
 CACHE_FOLDER = f"{ARCHIVE_FOLDER}/cache"
 
+MAX_SEGMENTS = 256
+"""Each holds a descriptor and a map, however small it is."""
+
 
 Find = Callable[[Segment, Damage], int | None]
 
@@ -133,6 +136,7 @@ class SegmentCache:
         def done(loaded: Deferred[None]) -> None:
             self._loading.pop(entry.object, None)
             if found:
+                self._make_room(entry.bytes)  # others may have come meanwhile
                 self._held[entry.object] = found[0]
                 self.fetched_segments += 1
                 self.fetched_bytes += entry.bytes
@@ -143,7 +147,7 @@ class SegmentCache:
         return loading
 
     def _make_room(self, size: int) -> None:
-        while self._held and self.held_bytes + size > self._max_bytes:
+        while self._held and (len(self._held) >= MAX_SEGMENTS or self.held_bytes + size > self._max_bytes):
             _, oldest = self._held.popitem(last=False)
             self._let_go(oldest)
 

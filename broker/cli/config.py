@@ -33,7 +33,11 @@ def check(
     from ..config import ConfigError, load
 
     try:
-        load(file)
+        archive = load(file).archive
+        if archive.url is not None:
+            from ..object_store import check_store
+
+            check_store(archive.url, archive.options)
     except ConfigError as error:
         if output is OutputFormat.TABLE:
             return say_all(error)

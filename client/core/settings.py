@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from ...protocol.errors import InvalidTopicError
-from ...protocol.topic_settings import DURATION_KEYS, SettingValue, check_settings, parse_setting
+from ...protocol.topic_settings import (
+    DURATION_KEYS,
+    SWITCH_KEYS,
+    SWITCH_WORDS,
+    SettingValue,
+    check_settings,
+    parse_setting,
+)
 from .arguments import whole_number
 from .times import duration_us, to_seconds
 
@@ -30,6 +37,8 @@ def _to_value(key: str, value: SettingInput) -> SettingValue:
         return duration_us(value)
     if value is None:
         return None
+    if isinstance(value, bool) and key in SWITCH_KEYS:
+        return SWITCH_WORDS[not value]
     whole, number = whole_number(value), to_seconds(value)
     if whole is None and number is None:
         raise InvalidTopicError(f"{key}: expected a number or text, found {value!r}", key=key)

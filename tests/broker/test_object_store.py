@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.s3_server import BUCKET, S3Server, s3_server
 
+from tidelog.__main__ import main
 from tidelog.broker import object_store
 from tidelog.broker.archive.store import ObjectMissingError
 from tidelog.broker.config import ConfigError
@@ -183,7 +184,7 @@ def test_a_store_without_conditional_requests_is_looked_at_first(
     [
         ("foo://bar", {}, 'archive.url: Generic URL error: Unable to recognise URL "foo://bar"'),
         ("file://relative/path", {}, "archive.url: expected file:///folder with three slashes"),
-        ("file:///tmp/x", {"region": "x"}, "archive.options: a folder takes no options, found region"),
+        ("file:///tmp/x", {"region": "x"}, "archive.options: expected none for a folder, found region"),
         ("s3://bucket", {"bogus": "1"}, "archive.options: Configuration key: 'bogus' is not valid for store 'S3'."),
     ],
 )
@@ -201,8 +202,40 @@ def test_without_obstore_the_start_says_what_to_install(monkeypatch: pytest.Monk
         open_store("s3://bucket", {})
 
 
-def test_a_url_is_shown_without_credentials() -> None:
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://u:secret@host/x/?token=y", "https://host/x"),
+        ("https://u@host/x", "https://host/x"),
+        ("s3://key:secret@bucket/p/", "s3://bucket/p"),
+        ("abfs://container@account/p", "abfs://container@account/p"),
+    ],
+)
+def test_a_url_is_shown_without_credentials(url: str, shown: str) -> None:
     """What a user wrote into the url is not told to everybody who lists the archive."""
-    store = open_store("https://account.blob.core.windows.net/container", {})
-    assert store.url == "https://account.blob.core.windows.net/container"
-    assert object_store._without_credentials("https://u:secret@host/x/?token=y") == "https://host/x"
+    assert object_store._without_credentials(url) == shown
+
+
+def test_a_configuration_is_checked_without_making_anything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`config check` finds a wrong store and a wrong option, and makes no folder for a right one."""
+    path = tmp_path / "c.yaml"
+    for url, options, code in [
+        (f"file://{tmp_path}/archive", "{}", 0),
+        ("foo://bar", "{}", 1),
+        ("s3://bucket", "{bogus: 1}", 1),
+        ("s3://bucket", "{region: eu-west-1}", 0),
+    ]:
+        path.write_text(f"archive: {{url: '{url}', options: {options}}}")
+        assert main(["config", "check", str(path)]) == code, url
+    assert not (tmp_path / "archive").exists()
+    assert "archive.options: Configuration key: 'bogus' is not valid" in capfd.readouterr().err
+
+
+def test_a_secret_is_never_shown(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A configuration with wrong options says which name is wrong, and none of the values."""
+    path = tmp_path / "c.yaml"
+    for options in ("{secret_access_key: hush, bogus: hush}", "{secret_access_key: [hush]}", "hush"):
+        path.write_text(f"archive: {{url: 's3://bucket', options: {options}}}")
+        assert main(["config", "check", str(path)]) == 1
+    out, err = capfd.readouterr()
+    assert "hush" not in out + err

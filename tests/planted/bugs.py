@@ -24,7 +24,33 @@ class Bug:
     test: str
 
 
+COPYING = "tests/broker/archive/test_copying.py"
+
 BUGS = (
+    Bug(
+        name="archive-without-reading-back",
+        what="an entry is made of what was sent, whatever arrived",
+        file="broker/archive/copying.py",
+        before="        if read_back != entry.checksum:\n",
+        after="        if False:\n",
+        test=f"{COPYING}::test_a_copy_that_arrives_damaged_is_sent_again",
+    ),
+    Bug(
+        name="retention-does-not-wait",
+        what="retention removes what is not archived yet",
+        file="broker/storage/log.py",
+        before="        free = count if upto is None else",
+        after="        free = count if True else",
+        test="tests/broker/archive/test_retention.py::test_retention_waits_for_the_archive",
+    ),
+    Bug(
+        name="damaged-object-as-data",
+        what="the first damaged range of an archived segment is not known as damaged",
+        file="broker/archive/cache.py",
+        before="        for gap in segment.gaps:\n",
+        after="        for gap in segment.gaps[1:]:\n",
+        test="tests/broker/archive/test_reading.py::test_a_flipped_bit_is_an_error_for_its_batch_alone",
+    ),
     Bug(
         name="drop-the-sync",
         what="a sync round syncs nothing and says that it worked",
