@@ -251,11 +251,12 @@ class Lane:
             for part in ([parcel] if parcel.parts is None else parcel.parts)
         }
         behind = [parcel for parcel in self.unsent if id(parcel) not in unanswered]
-        in_order = sorted(unanswered.values(), key=lambda parcel: parcel.order)
-        while in_order and not in_order[-1].still_wanted():
-            in_order.pop()
+        in_order = [*sorted(unanswered.values(), key=lambda parcel: parcel.order), *behind]
+        numbered = [parcel for parcel in in_order if parcel.encoded is not None]  # refused ones that wait, too
+        while numbered and not numbered[-1].still_wanted():
+            in_order.remove(numbered.pop())
             self.identity = None  # its numbers have a gap from here on
-        self.unsent = deque([*in_order, *behind])
+        self.unsent = deque(in_order)
         self._in_flight, self._returned = [], []
         self._end = None
         for parcel in self.unsent:  # one may have its number, and whoever gave it was interrupted before counting on

@@ -72,7 +72,7 @@ async def test_at_most_32_batches_are_on_their_way(world: World) -> None:
     async with world.client() as client:
         await client.ping()
         rule = world.broker.when(Api.PRODUCE, Fault.HANG, times=32)
-        values = [b"%06d" % at + b"x" * 10_000 for at in range(600)]
+        values = [b"%06d" % at + b"x" * 20_000 for at in range(600)]
 
         async def send() -> None:
             assert (await client.produce_many("t", values)).offsets.tolist() == list(range(600))

@@ -276,6 +276,30 @@ def test_a_lost_connection_takes_only_what_nobody_behind_it_waits_for() -> None:
         assert driver.broker.identities == identities
 
 
+def test_a_lost_connection_counts_what_waits_to_be_repeated_as_behind() -> None:
+    """Two batches wait for a pause to end, their first times unknown. The first is on the wire again, and abandoned,
+    when the connection is lost: it goes out in front of the second all the same, which is not told that the broker
+    lost track of it."""
+    driver = Driver()
+    first, second = [driver.submit(alone=True) for _ in range(2)]
+    driver.act()
+    driver.cut()
+    driver.act(OverloadedError("x"))
+    driver.act(OverloadedError("x"))
+    driver.answer()
+    driver.answer()
+    driver.now = driver.outbox.next_due(driver.now)
+    send = driver.outbox.next_send(driver.now)
+    assert send is not None
+    assert send.parcel is driver.waiting[first].parcel
+    assert not driver.outbox.withdraw(driver.waiting.pop(first))
+    driver.cut()
+    driver.drain()
+    assert driver.waiting[second].error is None
+    assert driver.broker.stored == [first, second]
+    assert driver.broker.identities == 1
+
+
 def test_what_may_be_stored_keeps_its_number_when_what_is_behind_it_moves() -> None:
     """A repeat that is refused may be stored from its first time: it goes out unchanged, and only what is proven not
     to be stored behind it is numbered anew. So it is stored once."""
