@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
 
 from tests.helpers.workers import ByFile, worker_count
 
@@ -35,9 +36,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> ByFile:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
     """Keep the tests of a file on one worker."""
-    return ByFile(config)
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")
