@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from ...protocol.errors import NotFoundError, UnknownTopicIdError
 from ...protocol.messages import ErrorInfo, TopicInfo
 from ..deferred import Deferred
-from ..flow import Flow, offloaded, start_flow
+from ..flow import Flow, offloaded
 from ..offload import Offload
 from ..partition import Partition
 from ..services import Services
 from ..topic import Topic
+from .answers import Answers
 from .archiver import Archiver, RunSummary
 from .cache import CACHE_FOLDER, SegmentCache, check_object
 from .catalogs import Catalogs
@@ -63,9 +64,10 @@ class Archive:
         self._topic_of = topic_of
         self._copy_offload = copy_offload
         self._read_offload = read_offload
+        self._answers = Answers()
         self._catalogs = Catalogs(store, read_offload, services.report)
         self.cache = SegmentCache(services.files, store, read_offload, settings.cache_bytes)
-        self.reader = ArchiveReader(self._catalogs, self.cache, read_offload, self._place_by_id)
+        self.reader = ArchiveReader(self._catalogs, self.cache, services.offload, self._place_by_id, self._answers)
         self._archiver = Archiver(
             services,
             Copying(services.files, store, self._is_stopping),
@@ -106,8 +108,9 @@ class Archive:
             self._archiver.look(self._topics())
 
     def stop(self) -> None:
-        """Begin no copy any more, and end those that run at their next piece."""
+        """Begin no copy any more, end those that run at their next piece, and tell who waits for the store."""
         self._archiver.is_stopping = True
+        self._answers.close()
 
     def _is_stopping(self) -> bool:
         return self._archiver.is_stopping
@@ -132,7 +135,7 @@ class Archive:
 
     def entries(self, topic: Topic) -> Deferred[list[Entry]]:
         """Return all archived segments of a topic, by partition and offset."""
-        return start_flow(self._entries(topic))
+        return self._answers.start(self._entries(topic))
 
     def _entries(self, topic: Topic) -> Flow[list[Entry]]:
         found: list[Entry] = []
@@ -143,13 +146,13 @@ class Archive:
 
     def run(self, topics: Sequence[Topic]) -> Deferred[RunSummary]:
         """Copy what can be copied now."""
-        return self._archiver.run(topics)
+        return self._answers.of(self._archiver.run(topics))
 
     def verify(
         self, topic: Topic, partition: Partition, base_offset: int
     ) -> Deferred[tuple[list[tuple[int, int]], str]]:
         """Read one archived segment again and return its damaged ranges, and how they are."""
-        return start_flow(self._verify(topic, partition, base_offset))
+        return self._answers.start(self._verify(topic, partition, base_offset))
 
     def _verify(self, topic: Topic, partition: Partition, base_offset: int) -> Flow[tuple[list[tuple[int, int]], str]]:
         catalog = yield from self._catalogs.of(self._place(topic, partition))
@@ -171,7 +174,7 @@ class Archive:
 
     def expire(self, topic: Topic, before_us: int, *, dry_run: bool) -> Deferred[Expiry]:
         """Remove what was appended before a time and is no longer in the log."""
-        return start_flow(self._expire(topic, before_us, dry_run=dry_run))
+        return self._answers.start(self._expire(topic, before_us, dry_run=dry_run))
 
     def _expire(self, topic: Topic, before_us: int, *, dry_run: bool) -> Flow[Expiry]:
         expiry = Expiry()
@@ -191,7 +194,7 @@ class Archive:
 
     def expire_deleted(self, *, dry_run: bool) -> Deferred[Expiry]:
         """Remove all that this broker archived of topics that are deleted."""
-        return start_flow(self._expire_deleted(dry_run=dry_run))
+        return self._answers.start(self._expire_deleted(dry_run=dry_run))
 
     def _expire_deleted(self, *, dry_run: bool) -> Flow[Expiry]:
         live = {topic.id for topic in self._topics()}

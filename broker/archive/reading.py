@@ -14,7 +14,7 @@ from ...protocol.errors import TidelogError
 from ...protocol.messages import ErrorInfo, FetchPosition, FetchResult, OffsetAnswer, OffsetKind, OffsetQuery
 from ..deferred import Deferred
 from ..fetcher import Fetched
-from ..flow import Flow, offloaded, start_flow
+from ..flow import Flow, offloaded
 from ..offload import Offload
 from ..partition import Partition
 from ..storage.damage import Damage, DamagedRange
@@ -22,6 +22,7 @@ from ..storage.lookup import first_at_append_time, first_at_timestamp, last_belo
 from ..storage.reader import FileSlice
 from ..storage.segment import Segment
 from ..time_filter import TimeRange, leave_out
+from .answers import Answers
 from .cache import CachedSegment, Find, SegmentCache, StaleError
 from .catalog import Catalog
 from .catalogs import Catalogs
@@ -35,8 +36,15 @@ class ArchiveReader:
     """Answers fetches and lookups that go by the archive too."""
 
     def __init__(
-        self, catalogs: Catalogs, cache: SegmentCache, offload: Offload, place_of: Callable[[Partition], Place]
+        self,
+        catalogs: Catalogs,
+        cache: SegmentCache,
+        offload: Offload,
+        place_of: Callable[[Partition], Place],
+        answers: Answers,
     ) -> None:
+        """`offload` has the threads of the local disk: what is at hand is read while the store does not answer."""
+        self._answers = answers
         self._catalogs = catalogs
         self._cache = cache
         self._offload = offload
@@ -62,7 +70,7 @@ class ArchiveReader:
         def done(found: Deferred[Fetched]) -> None:
             answer.resolve(self._failed(partition, position, found.error) if found.error else found.result())
 
-        start_flow(self._fetch(partition, position, max_bytes, timestamps, verify=verify)).on_done(done)
+        self._answers.start(self._fetch(partition, position, max_bytes, timestamps, verify=verify)).on_done(done)
         return answer
 
     def _fetch(
@@ -146,7 +154,7 @@ class ArchiveReader:
             else:
                 answer.resolve(found.result())
 
-        start_flow(self._offsets(partition, query)).on_done(done)
+        self._answers.start(self._offsets(partition, query)).on_done(done)
         return answer
 
     def _offsets(self, partition: Partition, query: OffsetQuery) -> Flow[OffsetAnswer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import threading
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from tests.helpers.archiving_process import SMALL, archiving_broker, fill, until_archived, values_of
 from tests.helpers.s3_server import BUCKET, s3_server
 
-from tidelog import Client
+from tidelog import Client, TimedOutError
 from tidelog.broker.archive.entry import decode_entry
 from tidelog.broker.storage.sealed import checksum_of
 
@@ -106,3 +107,23 @@ def test_a_store_that_goes_away_and_comes_back(tmp_path: Path) -> None:
         with client.replay("orders", start=0, end=400, include_archived=True) as replay:
             assert [message.value for message in replay.messages()] == values_of(0, 400)
         assert client.topics.archived("orders")[0].url.startswith(f"s3://{BUCKET}/prefix/")
+
+
+def test_a_stop_does_not_wait_for_a_silent_store(tmp_path: Path) -> None:
+    """A broker whose store takes connections and says nothing still ends cleanly at once, and loses nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = {"endpoint": f"http://127.0.0.1:{silent.getsockname()[1]}", "allow_http": "true"}
+        options |= {"access_key_id": "x", "secret_access_key": "y"}
+        with archiving_broker(tmp_path, "s3://bucket", options, request_timeout="1m") as broker:
+            with Client(broker.url) as client:
+                client.topics.create("orders", partitions=1, **SMALL)
+                values = fill(client, "orders", 200)
+                silent.accept()  # it has begun to ask
+                with pytest.raises(TimedOutError):
+                    client.replay("orders", include_archived=True, timeout=0.5).ranges()
+            begun = time.monotonic()
+            assert broker.stop() == 0
+            assert time.monotonic() - begun < 10
+            broker.start()
+            with Client(broker.url) as client:
+                assert [m.value for m in client.replay("orders", start=0, end=200).messages()] == values

@@ -15,21 +15,21 @@ SMALL = {"segment_bytes": 65_536, "retention_bytes": 0}
 """Settings of a topic of which only the active segment stays local."""
 
 
-def archiving_config(folder: Path, url: str, options: Mapping[str, str] | None = None) -> Path:
+def archiving_config(folder: Path, url: str, options: Mapping[str, str] | None = None, **more: str) -> Path:
     """Write a configuration that archives at once and retains nothing that is archived."""
     path = folder / "archive.yaml"
     archive = {"url": url, "options": dict(options or {}), "interval": "50ms", "request_timeout": "1s"}
-    archive["max_backoff"] = "1s"
+    archive |= {"max_backoff": "1s", **more}
     path.write_text(json.dumps({"archive": archive, "log": {"retention_check_interval": "50ms"}}))
     return path
 
 
 @contextmanager
 def archiving_broker(
-    folder: Path, url: str | None = None, options: Mapping[str, str] | None = None
+    folder: Path, url: str | None = None, options: Mapping[str, str] | None = None, **more: str
 ) -> Iterator[BrokerProcess]:
     """Run a broker that archives into a folder beside its data, or elsewhere."""
-    config = archiving_config(folder, url or f"file://{folder}/store", options)
+    config = archiving_config(folder, url or f"file://{folder}/store", options, **more)
     with BrokerProcess(folder / "data", arguments=["--config", str(config)]) as broker:
         yield broker
 

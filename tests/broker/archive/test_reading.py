@@ -251,6 +251,34 @@ def test_a_topic_deleted_while_it_is_read_answers() -> None:
     assert again.result.error.error().code == "UNKNOWN_TOPIC_ID"
 
 
+def test_who_waits_for_the_store_is_told_when_the_broker_stops() -> None:
+    """A stop answers fetches, lookups and runs that wait for the store, and refuses those that come later."""
+    core, partition, _values = archived()
+    topic = core.topic("orders")
+    core.fill(partition, 7, first=27)
+    core.threads.read.held = core.threads.copy.held = True
+    position = FetchPosition(partition.topic_id, 0, 0)
+    fetched = core.archive.reader.fetch(partition, position, max_bytes=1)
+    run = core.archive.run([topic])
+    assert (fetched.is_pending, run.is_pending) == (True, True)
+    core.archive.stop()
+    error = fetched.result().result.error
+    assert error is not None
+    assert error.error().code == "BROKER_CLOSING"
+    assert run.error is not None
+    assert core.archive.verify(topic, partition, 0).error is not None
+    core.threads.read.run()
+    core.threads.copy.run()
+
+
+def test_what_is_at_hand_is_read_while_the_store_says_nothing() -> None:
+    """Threads that wait for a silent store do not keep a reader from a segment that was fetched before."""
+    core, partition, _values = archived()
+    core.fetch_archived(partition, 0)
+    core.threads.read.held = True
+    assert core.fetch_archived(partition, 0).result.next_offset == 6
+
+
 def test_empty_batches_and_several_records_a_batch_are_read_back() -> None:
     """Batches of many records, and those left empty because their ids were known, are archived and read."""
     core, _topic, partition = archived_topic()
