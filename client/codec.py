@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
-from .core.arguments import listed
+from .core.arguments import checked_column, listed
 from .core.data import Data
+from .core.given import Arrow, arrow, is_arrow, to_header_columns
 from .core.record import to_pairs
 from .core.times import DEFAULT, Default
 from .headers import NO_HEADERS, Headers, HeadersInput, headers_of
@@ -120,3 +121,18 @@ def encode_values(codec: Encoder[object], values: Iterable[object], headers: lis
             error.add_note(f"in values[{row}]")
             raise
     return encoded
+
+
+def encoded_columns(
+    encoder: Encoder[object] | None,
+    values: Iterable[object] | Arrow,
+    headers: Iterable[HeadersInput | None] | Arrow | None,
+) -> tuple[Iterable[Data] | Arrow, Iterable[HeadersInput | None] | Arrow | None]:
+    """Return values as a codec makes them, if there is one, and the headers that it saw. Raises what `encode_values`
+    raises."""
+    if encoder is None:
+        return cast("Iterable[Data] | Arrow", values), headers
+    objects = arrow().rows(values, "values") if is_arrow(values) else cast("Iterable[object]", values)
+    pairs = to_header_columns(cast("Arrow", headers)) if is_arrow(headers) else headers
+    seen = checked_column("headers", as_headers, cast("Iterable[HeadersInput | None] | None", pairs), "headers")
+    return encode_values(encoder, objects, seen), seen

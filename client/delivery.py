@@ -33,8 +33,7 @@ class DeliveryReport:
     @property
     def tags(self) -> list[object]:
         """The `tag` of each message, None where it was sent without, in the order of the receipts."""
-        tags = self._batch.messages.tags
-        return [None] * len(self) if tags is None else tags
+        return [self._batch.tag(row) for row in range(len(self))]
 
     @property
     def receipts(self) -> ReceiptBatch | None:

@@ -22,6 +22,7 @@ BY_HAND = frozenset({"__init__.py", "runtime.py"})
 
 NAMES = {
     "AsyncArchive": "Archive",
+    "AsyncColumnSending": "ColumnSending",
     "AsyncClient": "Client",
     "AsyncConsumer": "Consumer",
     "AsyncProducer": "Producer",

@@ -38,6 +38,19 @@ def flatten(entries: list[object], limit: int) -> Flat | None:
 
 def pick(column: Flat, rows: Int64s) -> Flat:
     """Return these rows of a column, in this order. Raises IndexError for a row that it has not."""
-    assert _column is not None
+    if _column is None:
+        return _pick_slowly(column, rows)
     offsets = np.empty(len(rows) + 1, dtype="<i4")
     return Flat(offsets, _column.pick(column.data, column.offsets, np.ascontiguousarray(rows, dtype=np.int64), offsets))
+
+
+def _pick_slowly(column: Flat, rows: Int64s) -> Flat:
+    """Without the extension: eight bytes of memory for each byte of an entry."""
+    if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(column.offsets) - 1:
+        raise IndexError("expected rows of the column, of 2 GiB at most")
+    starts = column.offsets[:-1][rows].astype(np.int64)
+    lengths = column.offsets[1:][rows] - starts
+    ends = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=ends[1:])
+    places = np.arange(ends[-1]) - np.repeat(ends[:-1] - starts, lengths)
+    return Flat(ends.astype("<i4"), np.frombuffer(column.data, dtype=np.uint8)[places].tobytes())

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .batch_header import HEADER_BYTES, MAX_PRIORITY, Attributes, BatchHeader, Codec, pack_header, stamp_body
-from .columns import FEW_ENTRIES, BinaryColumn, RoutingColumns, pack_bits
+from .columns import FEW_ENTRIES, BinaryColumn, HeaderColumns, RoutingColumns, pack_bits
 from .compression import compress
 from .errors import BatchTooLargeError
 from .limits import MAX_RECORDS_PER_BATCH
@@ -25,6 +25,7 @@ from .limits import MAX_RECORDS_PER_BATCH
 BytesLike = bytes | bytearray | memoryview
 Entries = Sequence[BytesLike | None] | BinaryColumn
 Header = tuple[str, BytesLike | None]
+HeadersOfAll = Sequence[Sequence[Header]] | HeaderColumns
 Times = Sequence[int] | npt.NDArray[np.int64]
 Sizes = npt.NDArray[np.int64]
 
@@ -38,7 +39,7 @@ def encode_batch(
     values: Entries,
     *,
     keys: Entries | None = None,
-    headers: Sequence[Sequence[Header]] | None = None,
+    headers: HeadersOfAll | None = None,
     timestamps_us: Times | None = None,
     timestamp_us: int | None = None,
     priority: int = DEFAULT_PRIORITY,
@@ -55,9 +56,9 @@ def encode_batch(
     """Return a complete batch with its body checksum set; the leader's and the local fields are zero.
 
     `values` and `keys` hold bytes-like objects or None (null, which is not the same as empty), or are a
-    `BinaryColumn` that is taken as it is. Give either one `timestamp_us` or `timestamps_us` for each
-    record. A `codec` is left out where it does not help. `flags` are those that no column implies. What is
-    encoded is what the caller says: whether a broker accepts it from a producer is for
+    `BinaryColumn` that is taken as it is; so are `HeaderColumns`. Give either one `timestamp_us` or
+    `timestamps_us` for each record. A `codec` is left out where it does not help. `flags` are those that no
+    column implies. What is encoded is what the caller says: whether a broker accepts it from a producer is for
     `check_from_producer`. `value_sizes` and `key_sizes`: of each entry in bytes, for a caller that knows them.
 
     Raises TypeError for an entry that is not bytes-like, ValueError for columns of different lengths, and
@@ -92,7 +93,7 @@ def _add_records(
     payload: _Columns,
     values: Entries,
     keys: Entries | None,
-    headers: Sequence[Sequence[Header]] | None,
+    headers: HeadersOfAll | None,
     timestamps_us: Times | None,
     value_sizes: Sizes | None,
     key_sizes: Sizes | None,
@@ -126,7 +127,7 @@ def _assemble(head: BatchHeader, routed: _Columns, payload: _Columns, codec: Cod
 def _record_count(
     values: Entries,
     keys: Entries | None,
-    headers: Sequence[Sequence[Header]] | None,
+    headers: HeadersOfAll | None,
     timestamps_us: Times | None,
     *,
     may_be_empty: bool,
@@ -159,7 +160,10 @@ def _has_entry(entries: Entries) -> bool:
     return isinstance(entries, BinaryColumn) or any(entry is not None for entry in entries)
 
 
-def _add_headers(columns: _Columns, headers: Sequence[Sequence[Header]]) -> None:
+def _add_headers(columns: _Columns, headers: HeadersOfAll) -> None:
+    if isinstance(headers, HeaderColumns):
+        _add_header_columns(columns, headers)
+        return
     pairs = list(chain.from_iterable(headers))
     if not pairs:
         return
@@ -167,6 +171,17 @@ def _add_headers(columns: _Columns, headers: Sequence[Sequence[Header]]) -> None
     columns.add(_offsets(headers, len(pairs)))
     columns.add_binary([name.encode() for name, _ in pairs], None)
     columns.add_binary([value for _, value in pairs], Attributes.HEADER_VALUE_NULLS)
+
+
+def _add_header_columns(columns: _Columns, headers: HeaderColumns) -> None:
+    bounds = headers.record_offsets
+    start, end = int(bounds[0]), int(bounds[-1])
+    if start == end:
+        return
+    columns.flags |= Attributes.HEADERS
+    columns.add((bounds - bounds[0]).data.cast("B"))
+    columns.add_binary(headers.names[start:end], None)
+    columns.add_binary(headers.values[start:end], Attributes.HEADER_VALUE_NULLS)
 
 
 def _add_routing(columns: _Columns, routing: RoutingColumns, count: int) -> None:

@@ -104,7 +104,10 @@ class BinaryColumn(Sequence[bytes | None]):
         if step != 1:
             raise ValueError(f"expected a slice with step 1, found step {step}")
         stop = max(start, stop)
-        validity = None if self.validity is None else pack_bits(self.is_valid()[start:stop])
+        validity = None
+        if self.validity is not None:
+            valid = unpack_bits(self.validity, stop - start, start)
+            validity = None if bool(valid.all()) else pack_bits(valid)
         return BinaryColumn(self.offsets[start : stop + 1], self.data, validity)
 
 
@@ -164,10 +167,12 @@ class HeaderColumns(Sequence[list[tuple[str, bytes | None]]]):
         return HeaderColumns(self.record_offsets[start : max(start, stop) + 1], self.names, self.values)
 
 
-def unpack_bits(bitmap: memoryview, count: int) -> Bools:
-    """Return `count` bits of a bitmap in Arrow's order."""
-    bits = np.unpackbits(np.frombuffer(bitmap, dtype=np.uint8), count=count, bitorder="little")
-    return bits.view(np.bool_)
+def unpack_bits(bitmap: memoryview, count: int, start: int = 0) -> Bools:
+    """Return `count` bits of a bitmap in Arrow's order, from bit `start` on; the rest of it is not looked at."""
+    skipped = start & 7
+    octets = np.frombuffer(bitmap, dtype=np.uint8)[start >> 3 : (start + count + 7) >> 3]
+    bits = np.unpackbits(octets, count=skipped + count, bitorder="little")
+    return bits[skipped:].view(np.bool_)
 
 
 def pack_bits(bits: Bools) -> memoryview:

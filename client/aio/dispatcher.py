@@ -26,6 +26,7 @@ from ...protocol.errors import (
 )
 from ..core.backoff import Backoff
 from ..core.consignment import Consignment
+from ..core.contents import ColumnContents
 from ..core.deadline import Deadline
 from ..core.intake import Buffer, Intake, Now
 from ..core.ledger import Mark
@@ -107,6 +108,15 @@ class Dispatcher:
     async def make_room(self, intake: Intake, size: int, append: Callable[[], None], deadline: Deadline) -> None:
         """Call `append` once there is room for a message of this size. Raises BufferFullError at the deadline."""
         take = partial(self._take, intake, size, append)
+        await self._have_taken(intake, f"a message of {size} bytes", take, deadline)
+
+    async def send_columns(self, intake: Intake, rows: ColumnContents, deadline: Deadline) -> None:
+        """Send columns once there is room for them. Raises BufferFullError at the deadline, and ClosedError."""
+        await self._have_taken(intake, rows.shown, lambda: self.buffer.take_columns(intake, rows, moment()), deadline)
+        self.ship(intake)
+        await self.reporter.report()
+
+    async def _have_taken(self, intake: Intake, what: str, take: Callable[[], bool], deadline: Deadline) -> None:
         if self.locked(take):
             return
         self.ship(intake)
@@ -122,7 +132,7 @@ class Dispatcher:
             while not self.locked(take):
                 if runtime.now() >= deadline.at:
                     raise BufferFullError(
-                        f"no room for a message of {size} bytes within {deadline.seconds:g} s: {self.ledger.bytes}"
+                        f"no room for {what} within {deadline.seconds:g} s: {self.ledger.bytes}"
                         f" bytes wait for an answer, and buffer_bytes is {self._options.buffer_bytes}",
                         stored=False,
                     )

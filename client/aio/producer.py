@@ -16,26 +16,27 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, cast
+from typing import TYPE_CHECKING, cast
 
 from ...protocol.errors import ClosedError, DeliveryError, TidelogError, TimedOutError
 from ..codec import Encoder, Taken, as_headers, encode_value
 from ..core.arguments import check_options
+from ..core.contents import Extras
 from ..core.cutting import RECORD_OVERHEAD_BYTES
 from ..core.data import Data
-from ..core.deadline import Deadline
 from ..core.intake import Intake
 from ..core.options import MessageOptions
 from ..core.partitioner import choose_partition
 from ..core.producing import ProducerOptions
 from ..core.record import DedupId, Record, check_size, make_record
-from ..core.rows import KEYED, VALUE, Extras, Rows
+from ..core.rows import KEYED, VALUE, Rows
 from ..core.times import Duration, seconds
 from ..delivery import DeliveryReport, ProducerStatistics
 from ..headers import HeadersInput
 from ..process import tell_after_fork
 from . import runtime
 from .background import Background
+from .column_sending import AsyncColumnSending, deadline_of
 from .dispatcher import Dispatcher, counted
 from .session import Session
 
@@ -52,7 +53,7 @@ LEAVING_S = 5.0
 log = logging.getLogger("tidelog")
 
 
-class AsyncProducer(Generic[Taken]):
+class AsyncProducer(AsyncColumnSending[Taken]):
     """Sends messages in batches, over a connection of its own; any number of tasks may send and flush.
 
     Order is kept for each task, key and priority, through lost connections and repeats, and each message is stored
@@ -187,7 +188,7 @@ class AsyncProducer(Generic[Taken]):
             now_us=runtime.wall_us(),
             dedup_id=dedup_id,
         )
-        deadline = _deadline(self._options.max_block)
+        deadline = deadline_of(self._options.max_block)
         intake = await dispatcher.open(topic, record.partition, record.size, deadline)
         check_size(record.size, intake.rows.limit)
         extras = _extras(record, dedup_id)
@@ -252,7 +253,7 @@ class AsyncProducer(Generic[Taken]):
         dispatcher = background.dispatcher
         dispatcher.reporter.check_not_reporting("flush()")
         try:
-            await dispatcher.flush(_deadline(limit))
+            await dispatcher.flush(deadline_of(limit))
         finally:
             background.due_at(dispatcher.buffer.next_due())  # of what came while it was cut
         _raise_failures(dispatcher)
@@ -266,7 +267,7 @@ class AsyncProducer(Generic[Taken]):
         background = self._begin_to_close()
         if background is None:
             return
-        dispatcher, until = background.dispatcher, _deadline(limit)
+        dispatcher, until = background.dispatcher, deadline_of(limit)
         try:
             await dispatcher.flush(until)
             while dispatcher.is_needed:  # other threads were in the middle of `send`
@@ -296,10 +297,6 @@ class AsyncProducer(Generic[Taken]):
         """Return what it has in hand and has done."""
         background = self._background
         return ProducerStatistics(0, 0, 0, 0, 0, 0) if background is None else background.dispatcher.statistics()
-
-
-def _deadline(limit: float) -> Deadline:
-    return Deadline.after(None if limit == math.inf else limit, runtime.now())
 
 
 def _extras(record: Record, dedup_id: DedupId | None) -> Extras | None:

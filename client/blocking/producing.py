@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from ..codec import Codec, Encoder, as_headers, chosen_encoder, encode_value, encode_values
-from ..core.arguments import checked_column
+from ..codec import Codec, Encoder, as_headers, chosen_encoder, encode_value, encoded_columns
 from ..core.columns import Columns
 from ..core.data import Data
 from ..core.deadline import Deadline
+from ..core.given import Arrow
 from ..core.producing import BATCH_BYTES, BUFFER_BYTES, check_callback, producer_options
 from ..core.record import DedupId, check_durability, make_record
 from ..core.times import DEFAULT, Default, Duration, Timeout, timeout_seconds
@@ -117,7 +117,7 @@ class Producing(Generic[AnyMessage]):
     def produce_many(
         self: Producing[Message],
         topic: str,
-        values: Iterable[Data],
+        values: Iterable[Data] | Arrow,
         *,
         codec: Default = DEFAULT,
         **options: Unpack[ColumnOptions],
@@ -137,36 +137,37 @@ class Producing(Generic[AnyMessage]):
     ) -> ReceiptBatch: ...
     @overload
     def produce_many(
-        self, topic: str, values: Iterable[Data], *, codec: None, **options: Unpack[ColumnOptions]
+        self, topic: str, values: Iterable[Data] | Arrow, *, codec: None, **options: Unpack[ColumnOptions]
     ) -> ReceiptBatch: ...
     def produce_many(
         self,
         topic: str,
-        values: Iterable[object],
+        values: Iterable[object] | Arrow,
         *,
-        keys: Iterable[Data] | None = None,
-        headers: Iterable[HeadersInput | None] | None = None,
-        priority: int | Sequence[int] = 4,
-        partition: int | Sequence[int] | None = None,
-        timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None = None,
-        dedup_ids: Iterable[DedupId | None] | None = None,
+        keys: Iterable[Data] | Arrow | None = None,
+        headers: Iterable[HeadersInput | None] | Arrow | None = None,
+        priority: int | Sequence[int] | Arrow = 4,
+        partition: int | Sequence[int] | Arrow | None = None,
+        timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow | None = None,
+        dedup_ids: Iterable[DedupId | None] | Arrow | None = None,
         codec: Encoder[T] | Default | None = DEFAULT,
         durability: DurabilityWord | None = None,
         timeout: Timeout = DEFAULT,
     ) -> ReceiptBatch:
         """Store many messages, each column with one entry for each value, and return where they are.
 
+        A column may be an Arrow array of any library (pyarrow, polars, pandas): it is sent from the memory it lies in,
+        without an object for each entry, as `values` and `keys` of a batch that was read are. What is null in one of
+        partitions or priorities was not asked for.
+
         When a codec refuses one of the values, nothing is sent; a note on the error has its row.
 
         When it raises, `error.details["acknowledged"]` is how many messages are stored for certain: in each partition
         those that come first.
         """
-        encoder = chosen_encoder(codec, self._codec)
-        if encoder is not None:
-            seen = checked_column("headers", as_headers, headers, "headers")
-            values, headers = encode_values(encoder, values, seen), seen
+        values, headers = encoded_columns(chosen_encoder(codec, self._codec), values, headers)
         columns = Columns(
-            cast("Iterable[Data]", values),
+            values,
             keys=keys,
             headers=headers,
             priority=priority,

@@ -18,18 +18,17 @@ from ...protocol.columns import DEDUP_ID
 from ...protocol.dedup_id import NO_DEDUP_ID
 from ..headers import HeadersInput
 from .arguments import checked_column, checked_rows, listed
-from .cutting import DedupIds, Table, cut
+from .cutting import DedupIds, HeaderLists, Table, cut
 from .data import Data
-from .entries import Int64s, to_entries, to_objects
+from .entries import Int64s, in_place, to_entries, to_keys
+from .given import Arrow, arrow, is_arrow, to_header_columns, to_partitions, to_priorities
 from .grouping import Chosen, groups, ids_or_none, spread
 from .partitioner import NO_PARTITION, StickyPartitioner, check_chosen_by_id, partitions_of
 from .record import (
     DedupId,
     check_partition,
-    check_priority,
     to_dedup_id,
     to_pairs,
-    to_partition,
     to_times_us,
 )
 
@@ -50,36 +49,29 @@ class Chunk:
 class Columns:
     """What `produce_many` was given, in the form it is sent; raises for what may not be sent."""
 
-    __slots__ = ("_largest", "partitions", "priorities", "table")
+    __slots__ = ("_is_asked", "_largest", "partitions", "priorities", "table")
 
     def __init__(
         self,
-        values: Iterable[Data],
+        values: Iterable[Data] | Arrow,
         *,
-        keys: Iterable[Data] | None = None,
-        headers: Iterable[HeadersInput | None] | None = None,
-        priority: int | Sequence[int] = 4,
-        partition: int | Sequence[int] | None = None,
-        timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None = None,
-        dedup_ids: Iterable[DedupId | None] | None = None,
+        keys: Iterable[Data] | Arrow | None = None,
+        headers: Iterable[HeadersInput | None] | Arrow | None = None,
+        priority: int | Sequence[int] | Arrow = 4,
+        partition: int | Sequence[int] | Arrow | None = None,
+        timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow | None = None,
+        dedup_ids: Iterable[DedupId | None] | Arrow | None = None,
     ) -> None:
         value_list, value_sizes = to_entries(values, "values")
-        key_list, key_sizes = (None, None) if keys is None else to_objects(keys, "keys")
-        header_list = checked_column("headers", to_pairs, headers, "headers")
-        times_us = None if timestamps is None else to_times_us(timestamps)
+        key_list, key_sizes = (None, None) if keys is None else to_keys(keys, "keys")
+        header_list = None if headers is None else _to_headers(headers)
+        times_us = None if timestamps is None else _to_times_us(timestamps)
         ids = None if dedup_ids is None else to_dedup_id_column(dedup_ids)
         self.table = Table(value_list, key_list, header_list, times_us, ids, value_sizes, key_sizes)
         self._largest = _largest(value_sizes) + (0 if key_sizes is None else _largest(key_sizes))
         """No message is larger, its headers aside."""
-        lanes, targets = _per_row(priority), _per_row(partition)
-        if lanes is not None:
-            self.priorities: int | list[int] = checked_rows("priority", check_priority, lanes)
-        else:
-            self.priorities = check_priority(cast("int", priority))
-        if targets is not None:
-            self.partitions: int | list[int] | None = checked_rows("partition", to_partition, targets)
-        else:
-            self.partitions = None if partition is None else to_partition(cast("int", partition))
+        self.priorities = to_priorities(priority)
+        self.partitions, self._is_asked = to_partitions(partition)
         self._check_lengths()
 
     def __len__(self) -> int:
@@ -89,6 +81,8 @@ class Columns:
     def highest_partition(self) -> int | None:
         """The highest partition that was asked for by number."""
         partitions = self.partitions
+        if isinstance(partitions, np.ndarray):
+            return int(partitions.max()) if len(partitions) else None
         return max(partitions, default=None) if isinstance(partitions, list) else partitions
 
     def _check_lengths(self) -> None:
@@ -97,8 +91,8 @@ class Columns:
             "headers": self.table.headers,
             "timestamps": self.table.timestamps_us,
             "dedup_ids": self.table.dedup_ids,
-            "priority": self.priorities if isinstance(self.priorities, list) else None,
-            "partition": self.partitions if isinstance(self.partitions, list) else None,
+            "priority": None if isinstance(self.priorities, int) else self.priorities,
+            "partition": None if isinstance(self.partitions, int) else self.partitions,
         }
         for name, column in columns.items():
             if column is not None and len(column) != len(self):
@@ -118,9 +112,8 @@ class Columns:
         One by one as they are sent, so that what was cut is still in the processor's cache when it is encoded.
         `id_chooses`: a dedup id chooses the partition even where there is a key.
         """
-        if self._largest > max_message_bytes or self.table.headers is not None:
-            self.table.check_sizes(max_message_bytes)
-        chosen = self._chosen_partitions(topic, partitions, id_chooses)
+        self.check_sizes(max_message_bytes)
+        chosen = self.chosen(topic, partitions, id_chooses=id_chooses)
         for partition, priority, rows in groups(chosen, self.priorities, len(self)):
             group = self.table if rows is None else self.table.take(rows)
             for at, part in cut(group):
@@ -128,30 +121,71 @@ class Columns:
                 target = sticky.advance(partitions) if partition == NO_PARTITION else partition
                 yield Chunk(places, target, priority, part)
 
-    def _chosen_partitions(self, topic: str, partitions: int, id_chooses: bool) -> Chosen:
-        if self.partitions is not None:
-            return self._asked_partitions(topic, partitions, id_chooses)
-        return spread(self.table.keys, self.table.dedup_ids, partitions, id_chooses=id_chooses)
+    def check_sizes(self, max_message_bytes: int) -> None:
+        """Raise MessageTooLargeError if a message is above the limit."""
+        if self._largest > max_message_bytes or self.table.headers is not None:
+            self.table.check_sizes(max_message_bytes)
 
-    def _asked_partitions(self, topic: str, partitions: int, id_chooses: bool) -> Chosen:
-        asked: Chosen
+    def chosen(self, topic: str, partitions: int, *, id_chooses: bool) -> Chosen:
+        """Return the partition of each row. Raises UnknownPartitionError for one that was asked for and is not there,
+        or ValueError where the dedup id chooses another."""
+        if self.partitions is None:
+            return spread(self.table.keys, self.table.dedup_ids, partitions, id_chooses=id_chooses)
+        asked = self.asked(topic, partitions, id_chooses)
+        if self._is_asked is None or asked is None:
+            return NO_PARTITION if asked is None else asked
+        free = spread(self.table.keys, self.table.dedup_ids, partitions, id_chooses=id_chooses)
+        return np.where(self._is_asked, asked, free).astype(np.int32)
+
+    def asked(self, topic: str, partitions: int, id_chooses: bool) -> Chosen | None:
+        """Return the partition that was asked for by number, for all rows or for each; NO_PARTITION for a row without.
+        Raises what `chosen` raises."""
+        if self.partitions is None:
+            return None
+        asked, ids = self._asked(topic, partitions), self.table.dedup_ids
+        if id_chooses and ids is not None:
+            by_id = partitions_of(ids_or_none(ids), partitions)
+            if self._is_asked is not None:
+                by_id = np.where(self._is_asked, by_id, np.int32(NO_PARTITION))
+            check_chosen_by_id(asked, by_id, topic)
+        if self._is_asked is None or isinstance(asked, int):
+            return asked
+        return np.where(self._is_asked, asked, np.int32(NO_PARTITION))
+
+    def _asked(self, topic: str, partitions: int) -> Chosen:
+        if isinstance(self.partitions, np.ndarray):
+            wrong = (self.partitions < 0) | (self.partitions >= partitions)
+            wrong = wrong if self._is_asked is None else wrong & self._is_asked
+            if bool(wrong.any()):
+                row = int(np.argmax(wrong))
+                check_partition(int(self.partitions[row]), partitions, topic, f"partition[{row}]", row)
+            return self.partitions.astype(np.int32)
         if isinstance(self.partitions, list):
 
             def check(each: int, name: str = "partition") -> int:
                 return check_partition(each, partitions, topic, name)
 
-            asked = np.array(checked_rows("partition", check, self.partitions), dtype=np.int32)
-        else:
-            assert self.partitions is not None
-            asked = check_partition(self.partitions, partitions, topic)
-        ids = self.table.dedup_ids
-        if id_chooses and ids is not None:
-            check_chosen_by_id(asked, partitions_of(ids_or_none(ids), partitions), topic)
-        return asked
+            return np.array(checked_rows("partition", check, self.partitions), dtype=np.int32)
+        assert self.partitions is not None
+        return check_partition(self.partitions, partitions, topic)
 
 
-def to_dedup_id_column(column: Iterable[DedupId | None]) -> DedupIds:
+def _to_headers(headers: Iterable[HeadersInput | None] | Arrow) -> HeaderLists | None:
+    if is_arrow(headers):
+        return to_header_columns(cast("Arrow", headers))
+    return checked_column("headers", to_pairs, cast("Iterable[HeadersInput | None]", headers), "headers")
+
+
+def _to_times_us(timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow) -> Int64s:
+    if is_arrow(timestamps):
+        return to_times_us(arrow().times(timestamps))
+    return to_times_us(cast("Iterable[datetime] | npt.NDArray[np.datetime64]", timestamps))
+
+
+def to_dedup_id_column(given: Iterable[DedupId | None] | Arrow) -> DedupIds:
     """Return dedup ids as they stand in a batch. Raises TypeError or ValueError that names the row."""
+    flat, rest = in_place(given, "dedup_ids")
+    column = cast("Iterable[DedupId | None]", rest if flat is None else flat)
     hashed = checked_rows("dedup_ids", _id_or_none, listed("dedup_ids", column, "ids"))
     return np.frombuffer(b"".join(hashed), dtype=DEDUP_ID)
 
@@ -162,10 +196,3 @@ def _id_or_none(dedup_id: DedupId | None, name: str = "dedup_ids") -> bytes:
 
 def _largest(sizes: Int64s) -> int:
     return int(sizes.max(initial=0))
-
-
-def _per_row(argument: int | Sequence[int] | None) -> list[int] | None:
-    """Return an argument's entries if it has one for each row. Text has none, so that "9" is refused as a priority."""
-    if isinstance(argument, Sequence | np.ndarray) and not isinstance(argument, str | bytes):
-        return list(argument)
-    return None

@@ -13,26 +13,19 @@ from typing import Protocol
 import numpy as np
 
 from ...protocol.batch import Codec
-from ...protocol.columns import DEDUP_ID
-from ...protocol.dedup_id import NO_DEDUP_ID
 from ...protocol.errors import Detail, FailedMessage, SentRecord, TidelogError, UnknownTopicIdError
 from ...protocol.messages import BatchResult
 from .blame import shares
-from .cutting import DedupIds, Table, cut
+from .contents import Contents
+from .cutting import Table, cut
 from .directory import TopicEntry
-from .entries import Int64s
-from .grouping import Chosen, groups, spread
+from .grouping import groups
 from .parcel import Delivery, Parcel
 from .partitioner import NO_PARTITION, StickyPartitioner
-from .record import record_bytes
-from .rows import Extras, Messages
-from .times import from_us
 
 MAX_REROUTES = 3
 """How often a batch follows its topic to another id, and how often it is sent again under one that the broker still
 names; more often it is not somebody who made the topic again."""
-
-DEFAULT_PRIORITY = 4
 
 
 class Owner(Protocol):
@@ -93,7 +86,7 @@ class Consignment(Parcel):
         self,
         owner: Owner,
         topic: TopicEntry,
-        messages: Messages,
+        messages: Contents,
         table: Table,
         size: int,
         *,
@@ -105,6 +98,7 @@ class Consignment(Parcel):
         super().__init__(partition, priority, owner.durability, began_us, deadline)
         self.values, self.keys, self.headers = table.values, table.keys, table.headers
         self.timestamps_us, self.dedup_ids = table.timestamps_us, table.dedup_ids
+        self.value_sizes, self.key_sizes = table.value_sizes, table.key_sizes
         self.size, self.codec = size, owner.codec
         self.owner, self.topic, self.messages = owner, topic, messages
         self.number = 0
@@ -143,7 +137,7 @@ class Consignment(Parcel):
 
     def split(self, error: TidelogError) -> bool:
         """What it was refused for is a batch of its own, which fails; the others are too, and go on."""
-        found = None if self.is_settled else shares(error, self._sizes())
+        found = None if self.is_settled else shares(error, self.messages.sizes())
         if found is None:
             return False
         others = [self._part(rows) for rows in found.others]
@@ -156,15 +150,9 @@ class Consignment(Parcel):
             each.refused(error, stored=False)
         return True
 
-    def _sizes(self) -> list[int]:
-        messages = self.messages
-        keys = messages.keys or [None] * len(self)
-        pairs = [[] if each is None else each.pairs for each in messages.extras or [None] * len(self)]
-        return [record_bytes(*each) for each in zip(messages.values, keys, pairs, strict=True)]
-
     def _part(self, rows: list[int]) -> Consignment:
         messages = self.messages.take(np.array(rows, dtype=np.int64))
-        table = _table(messages, self.timestamp_us)
+        table = messages.table(self.timestamp_us)
         part = Consignment(
             self.owner,
             self.topic,
@@ -186,27 +174,25 @@ class Consignment(Parcel):
 
     def tag(self, row: int) -> object:
         """Return what a message was sent with."""
-        return None if self.messages.tags is None else self.messages.tags[row]
+        return self.messages.tag(row)
 
     def _record(self, row: int) -> SentRecord:
-        messages = self.messages
-        extras = None if messages.extras is None else messages.extras[row]
-        time_us = None if extras is None else extras.timestamp_us
+        given = self.messages.record(row)
         return SentRecord(
             self.topic.shown,
-            messages.values[row],
-            None if messages.keys is None else messages.keys[row],
-            [] if extras is None else extras.pairs,
+            given.value,
+            given.key,
+            given.pairs,
             self.priority,
             self.partition,
-            None if time_us is None else from_us(time_us),
-            None if extras is None else extras.given_id,
+            given.timestamp,
+            given.dedup_id,
         )
 
 
 def consign(
     owner: Owner,
-    messages: Messages,
+    messages: Contents,
     topic: TopicEntry,
     sticky: StickyPartitioner,
     *,
@@ -215,11 +201,11 @@ def consign(
     deadline: float,
 ) -> list[Consignment]:
     """Return the batches of some messages: those of one partition and priority in order."""
-    chosen = _partitions(messages, topic, sticky)
+    chosen = messages.chosen(topic, sticky)
     made: list[Consignment] = []
-    for partition, priority, rows in groups(chosen, _priorities(messages), len(messages)):
+    for partition, priority, rows in groups(chosen, messages.priorities, len(messages)):
         group = (messages if rows is None or len(rows) == len(messages) else messages.take(rows)).flat()
-        group_table = _table(group, began_us)
+        group_table = group.table(began_us)
         for at, part, size in _parts(group_table, target_bytes):
             made.append(
                 Consignment(
@@ -246,49 +232,3 @@ def _parts(table: Table, target_bytes: int) -> Iterator[tuple[int, Table, int]]:
         return
     for at, part in cut(table, target_bytes):
         yield at, part, part.size()
-
-
-def _partitions(messages: Messages, topic: TopicEntry, sticky: StickyPartitioner) -> Chosen:
-    ids = None if messages.extras is None else _dedup_ids(messages.extras)
-    chosen = spread(messages.keys, ids, topic.partitions, id_chooses=topic.id_chooses)
-    if messages.extras is not None and any(each is not None and each.partition is not None for each in messages.extras):
-        asked = [NO_PARTITION if each is None or each.partition is None else each.partition for each in messages.extras]
-        wanted = np.array(asked, dtype=np.int32)
-        chosen = np.where(wanted == NO_PARTITION, chosen, wanted).astype(np.int32)
-    if not isinstance(chosen, int) and bool((chosen == NO_PARTITION).any()):
-        # Chosen before grouping: what goes to one partition keeps its order, whichever way it got there.
-        chosen = np.where(chosen == NO_PARTITION, sticky.advance(topic.partitions), chosen).astype(np.int32)
-    return chosen
-
-
-def _priorities(messages: Messages) -> int | list[int]:
-    if messages.extras is None:
-        return DEFAULT_PRIORITY
-    found = [DEFAULT_PRIORITY if each is None else each.priority for each in messages.extras]
-    return found[0] if len(set(found)) == 1 else found
-
-
-def _table(messages: Messages, began_us: int) -> Table:
-    if messages.extras is None:
-        return Table(messages.values, messages.keys, None, None)
-    extras = messages.extras
-    pairs = [[] if each is None else each.pairs for each in extras]
-    return Table(
-        messages.values,
-        messages.keys,
-        pairs if any(pairs) else None,
-        _times_us(extras, began_us),
-        _dedup_ids(extras),
-    )
-
-
-def _times_us(extras: list[Extras | None], began_us: int) -> Int64s | None:
-    times = [None if each is None else each.timestamp_us for each in extras]
-    if times.count(None) == len(times):
-        return None
-    return np.array([began_us if each is None else each for each in times], dtype=np.int64)
-
-
-def _dedup_ids(extras: list[Extras | None]) -> DedupIds | None:
-    ids = [NO_DEDUP_ID if each is None else each.dedup_id or NO_DEDUP_ID for each in extras]
-    return np.frombuffer(b"".join(ids), dtype=DEDUP_ID) if ids.count(NO_DEDUP_ID) < len(ids) else None

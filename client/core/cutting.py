@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol.columns import DEDUP_ID, BinaryColumn
+from ...protocol.columns import DEDUP_ID, BinaryColumn, HeaderColumns
 from ...protocol.limits import KIB, MAX_DEDUP_IDS_PER_REQUEST, MAX_RECORDS_PER_BATCH
 from ..headers import Pair
-from .entries import Entries, Int64s, entries_at, flat_bytes, picked
+from .entries import Entries, Int64s, entries_at, flat_bytes, header_sizes, headers_at, picked
 from .record import check_size, record_bytes
 
 TARGET_BYTES = 256 * KIB
@@ -30,6 +29,7 @@ RECORD_OVERHEAD_BYTES = 8
 """What the offsets of one record's key and value take in a batch."""
 
 DedupIds = npt.NDArray[np.void]
+HeaderLists = list[list[Pair]] | HeaderColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Table:
 
     values: Entries
     keys: Entries | None
-    headers: list[list[Pair]] | None
+    headers: HeaderLists | None
     timestamps_us: Int64s | None
     dedup_ids: DedupIds | None = None
     """Hashed, as they stand in a batch: zeros mean none."""
@@ -71,7 +71,7 @@ class Table:
         return Table(
             entries_at(self.values, rows),
             None if self.keys is None else entries_at(self.keys, rows),
-            None if self.headers is None else picked(self.headers, rows),
+            None if self.headers is None else _headers_at(self.headers, rows),
             None if self.timestamps_us is None else self.timestamps_us[rows],
             None if self.dedup_ids is None else self.dedup_ids[rows],
             None if self.value_sizes is None else self.value_sizes[rows],
@@ -84,17 +84,25 @@ class Table:
         if self.keys is not None:
             size += _total(self.keys, self.key_sizes)
         if self.headers is not None:
-            size += sum(record_bytes(None, None, pairs) for pairs in self.headers)
+            size += int(_header_sizes(self.headers).sum())
         if self.dedup_ids is not None:
             size += len(self) * DEDUP_ID.itemsize
         return size
 
     def check_sizes(self, limit: int) -> None:
-        """Raise MessageTooLargeError if a message is above the limit; a step for each row."""
-        keys = repeat(None, len(self)) if self.keys is None else self.keys
-        headers = self.headers or repeat([], len(self))
-        for row, (value, key, pairs) in enumerate(zip(self.values, keys, headers, strict=True)):
-            check_size(record_bytes(value, key, pairs), limit, row if len(self) > 1 else None)
+        """Raise MessageTooLargeError if a message is above the limit."""
+        sizes = self.message_sizes()
+        largest = int(sizes.max(initial=0))
+        if largest > limit:
+            row = int(np.argmax(sizes > limit))
+            check_size(int(sizes[row]), limit, row if len(self) > 1 else None)
+
+    def message_sizes(self) -> Int64s:
+        """Return the size of each message as `max_message_bytes` counts it."""
+        sizes = _sizes(self.values) if self.value_sizes is None else self.value_sizes
+        if self.keys is not None:
+            sizes = sizes + (_sizes(self.keys) if self.key_sizes is None else self.key_sizes)
+        return sizes if self.headers is None else sizes + _header_sizes(self.headers)
 
 
 def cut(table: Table, target: int = TARGET_BYTES) -> Iterator[tuple[int, Table]]:
@@ -127,3 +135,19 @@ def _total(entries: Entries, sizes: Int64s | None) -> int:
         return sum(map(len, cast("Iterable[bytes]", entries)))
     except TypeError:
         return sum(len(entry) for entry in entries if entry is not None)
+
+
+def _sizes(entries: Entries) -> Int64s:
+    if isinstance(entries, BinaryColumn):
+        return entries.lengths().astype(np.int64)
+    return np.array([0 if entry is None else len(entry) for entry in entries], dtype=np.int64)
+
+
+def _header_sizes(headers: HeaderLists) -> Int64s:
+    if isinstance(headers, HeaderColumns):
+        return header_sizes(headers)
+    return np.array([record_bytes(None, None, pairs) for pairs in headers], dtype=np.int64)
+
+
+def _headers_at(headers: HeaderLists, rows: Int64s) -> HeaderLists:
+    return headers_at(headers, rows) if isinstance(headers, HeaderColumns) else picked(headers, rows)

@@ -1,6 +1,7 @@
 """The entries of one column of a call: behind one another where they are plain, objects where they are not.
 
-    flat      BinaryColumn         every entry is bytes or text, and there are not too many bytes: copied once, at once
+    flat      BinaryColumn         Arrow's, or read so: where it lies, with its nulls
+                                   a list of bytes or text, and there are not too many bytes: copied once, at once
     objects   array or list        anything else; None among them, bytearrays, large lists
 
 What is copied at once is not looked at again: a reference to each of 100,000 objects, taken and given back, costs as
@@ -18,10 +19,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...native.column import Flat, flatten, pick
-from ...protocol.columns import BinaryColumn
+from ...protocol.columns import BinaryColumn, HeaderColumns, pack_bits
 from ...protocol.limits import MIB
 from .arguments import listed
 from .data import Data, byte_view, to_bytes
+from .given import Arrow, arrow, is_arrow
 
 Int64s = npt.NDArray[np.int64]
 
@@ -43,13 +45,34 @@ Entry = TypeVar("Entry")
 _PLAIN = frozenset({bytes, type(None)})
 
 
-def to_entries(column: Iterable[Data], name: str) -> tuple[Entries, Int64s]:
+def to_entries(column: Iterable[Data] | Arrow, name: str) -> tuple[Entries, Int64s]:
     """Return a column as it is sent, flat where it can be, and the size of each entry; 0 where it is None. Raises
     TypeError or ValueError that names the row."""
-    flat = flat_column(cast("list[object]", column)) if isinstance(column, list) else None
+    flat, rest = in_place(column, name)
+    if flat is None and isinstance(rest, list):
+        flat = flat_column(cast("list[object]", rest))
     if flat is None:
-        return to_objects(column, name)
+        return to_objects(rest, name)
     return flat, flat.lengths().astype(np.int64)
+
+
+def to_keys(column: Iterable[Data] | Arrow, name: str) -> tuple[Entries, Int64s]:
+    """The same for keys, of which objects are made anyway to find their partition, unless they lie flat already."""
+    flat, rest = in_place(column, name)
+    return to_objects(rest, name) if flat is None else (flat, flat.lengths().astype(np.int64))
+
+
+def in_place(column: Iterable[Data] | Arrow, name: str) -> tuple[BinaryColumn | None, Iterable[Data]]:
+    """Return a column over the memory in which it lies, if it is Arrow's or was read so; else what is to be looked
+    at entry by entry."""
+    if is_arrow(column):
+        found: BinaryColumn | list[bytes | str | None] = arrow().binary(column, name)
+        return (found, ()) if isinstance(found, BinaryColumn) else (None, found)
+    if isinstance(column, BinaryColumn):
+        if column.offsets.flags.aligned:
+            return column, ()
+        return BinaryColumn(column.offsets.copy(), column.data, column.validity), ()
+    return None, cast("Iterable[Data]", column)
 
 
 def to_objects(column: Iterable[Data], name: str) -> tuple[Objects, npt.NDArray[np.int64]]:
@@ -99,7 +122,8 @@ def entries_at(column: Entries, rows: Int64s) -> Entries:
     """Return some rows of a column, in this order."""
     if isinstance(column, BinaryColumn):
         found = pick(Flat(column.offsets, cast("bytes", column.data)), rows)
-        return BinaryColumn(found.offsets, memoryview(found.data))
+        validity = None if column.validity is None else pack_bits(column.is_valid()[rows])
+        return BinaryColumn(found.offsets, memoryview(found.data), validity)
     if isinstance(column, np.ndarray):
         return column[rows]
     return picked(column, rows)
@@ -111,6 +135,25 @@ def picked(column: Sequence[Entry], rows: Int64s) -> list[Entry]:
     if len(places) == 1:
         return [column[places[0]]]
     return list(cast("tuple[Entry, ...]", itemgetter(*places)(column)))
+
+
+def headers_at(headers: HeaderColumns, rows: Int64s) -> HeaderColumns:
+    """Return the headers of some rows, in this order."""
+    starts = headers.record_offsets[:-1][rows].astype(np.int64)
+    counts = headers.record_offsets[1:][rows] - starts
+    bounds = np.zeros(len(rows) + 1, dtype="<i4")
+    np.cumsum(counts, out=bounds[1:])
+    pairs = np.arange(bounds[-1], dtype=np.int64) - np.repeat(bounds[:-1] - starts, counts)
+    names, values = entries_at(headers.names, pairs), entries_at(headers.values, pairs)
+    assert isinstance(names, BinaryColumn)
+    assert isinstance(values, BinaryColumn)
+    return HeaderColumns(bounds, names, values)
+
+
+def header_sizes(headers: HeaderColumns) -> Int64s:
+    """Return the bytes of the headers of each row."""
+    ends = headers.names.offsets.astype(np.int64) + headers.values.offsets
+    return np.diff(ends[headers.record_offsets])
 
 
 def flat_bytes(column: BinaryColumn) -> int:

@@ -31,7 +31,9 @@ def spread(keys: Entries | None, ids: DedupIds | None, partitions: int, *, id_ch
     return np.where(first == NO_PARTITION, then, first)
 
 
-def groups(chosen: Chosen, priorities: int | list[int], count: int) -> Iterator[tuple[int, int, Int64s | None]]:
+def groups(
+    chosen: Chosen, priorities: int | list[int] | Int64s, count: int
+) -> Iterator[tuple[int, int, Int64s | None]]:
     """Yield partition, priority and rows (None: all) of each group, rows in order."""
     if isinstance(chosen, int) and isinstance(priorities, int):
         yield chosen, priorities, None

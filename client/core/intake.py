@@ -12,14 +12,16 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from ...protocol.errors import ClosedError
 from .consignment import Consignment, consign
+from .contents import ColumnContents, Extras
 from .cutting import RECORD_OVERHEAD_BYTES
 from .directory import Directory, TopicEntry
 from .ledger import Ledger
 from .outbox import Outbox
 from .partitioner import StickyPartitioner
 from .producing import ProducerOptions
-from .rows import FULL, KEYED, VALUE, Drawn, Extras, Rows
+from .rows import FULL, KEYED, VALUE, Drawn, Rows
 
 GRANT_DIVISOR = 4
 """At most so small a part of what is free is granted at once: one topic leaves room for others."""
@@ -179,6 +181,29 @@ class Buffer:
         self.filling.pop(intake, None)
         if len(intake):
             self._came_meanwhile(intake, now)
+        return True
+
+    def take_columns(self, intake: Intake, contents: ColumnContents, now: Now) -> bool:
+        """Make batches of columns and put them into the outbox, behind all that was sent before; False if there is no
+        room, or if the topic is to be looked up first. Raises ClosedError."""
+        if self.is_closed:
+            raise ClosedError("the producer is closed")
+        in_hand = self.ledger.bytes + self._granted
+        if in_hand and in_hand + contents.rows.size() > self.options.buffer_bytes:
+            return False
+        if not self.cut(intake, now):
+            return False
+        for batch in consign(
+            self.ledger,
+            contents,
+            intake.topic,
+            intake.sticky,
+            target_bytes=self.options.batch_bytes,
+            began_us=now.wall_us,
+            deadline=now.at + self.options.delivery_timeout,
+        ):
+            self.ledger.take(batch)
+            self._outbox.submit(batch.topic.id, batch)
         return True
 
     def _came_meanwhile(self, intake: Intake, now: Now) -> None:

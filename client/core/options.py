@@ -16,6 +16,7 @@ from ..delivery import DeliveryReport
 from ..headers import HeadersInput
 from .bounds import Bound
 from .data import Data
+from .given import Arrow
 from .record import DedupId
 from .times import Duration, Timeout
 from .words import ByWord, CompressionWord, DurabilityWord, HoleWord, OrderWord
@@ -48,14 +49,25 @@ class RecordOptions(TypedDict, total=False):
 class ColumnOptions(TypedDict, total=False):
     """Of `produce_many`."""
 
-    keys: Iterable[Data] | None
-    headers: Iterable[HeadersInput | None] | None
-    priority: int | Sequence[int]
-    partition: int | Sequence[int] | None
-    timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | None
-    dedup_ids: Iterable[DedupId | None] | None
+    keys: Iterable[Data] | Arrow | None
+    headers: Iterable[HeadersInput | None] | Arrow | None
+    priority: int | Sequence[int] | Arrow
+    partition: int | Sequence[int] | Arrow | None
+    timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow | None
+    dedup_ids: Iterable[DedupId | None] | Arrow | None
     durability: DurabilityWord | None
     timeout: Timeout
+
+
+class ManyOptions(TypedDict, total=False):
+    """Of a producer's `send_many`."""
+
+    keys: Iterable[Data] | Arrow | None
+    headers: Iterable[HeadersInput | None] | Arrow | None
+    priority: int | Sequence[int] | Arrow
+    partition: int | Sequence[int] | Arrow | None
+    timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow | None
+    dedup_ids: Iterable[DedupId | None] | Arrow | None
 
 
 class MessageOptions(TypedDict, total=False):

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.batch import Codec, RoutingColumns, encode_batch
-from ...protocol.columns import DEDUP_ID
+from ...protocol.columns import DEDUP_ID, HeaderColumns
 from ...protocol.dedup_id import NO_DEDUP_ID
 from ...protocol.errors import Detail, TidelogError
 from ...protocol.messages import BatchResult
@@ -105,7 +105,7 @@ class Parcel:
         self.value_sizes: npt.NDArray[np.int64] | None = None
         self.key_sizes: npt.NDArray[np.int64] | None = None
         """Of each entry in bytes, where that is known already."""
-        self.headers: Sequence[Sequence[Pair]] | None = None
+        self.headers: Sequence[Sequence[Pair]] | HeaderColumns | None = None
         self.timestamps_us: Sequence[int] | npt.NDArray[np.int64] | None = None
         self.dedup_ids: npt.NDArray[np.void] | None = None
         self.codec = Codec.NONE

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from ...protocol.columns import BinaryColumn
 from .record import Record, check_partition
 
 NO_PARTITION = -1
@@ -26,11 +27,14 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 def partitions_of(keys: Sequence[bytes | None], partitions: int) -> npt.NDArray[np.int32]:
     """Return the partition of each key, NO_PARTITION where it is None."""
+    if isinstance(keys, BinaryColumn) and keys.validity is not None:
+        found = partitions_of(BinaryColumn(keys.offsets, keys.data), partitions)
+        return np.where(keys.is_valid(), found, np.int32(NO_PARTITION))
     try:
         hashes = np.fromiter(map(xxhash.xxh3_64_intdigest, cast("Sequence[bytes]", keys)), np.uint64, len(keys))
     except TypeError:
-        found = [NO_PARTITION if key is None else xxhash.xxh3_64_intdigest(key) % partitions for key in keys]
-        return np.array(found, dtype=np.int32)
+        one_by_one = [NO_PARTITION if key is None else xxhash.xxh3_64_intdigest(key) % partitions for key in keys]
+        return np.array(one_by_one, dtype=np.int32)
     return (hashes % np.uint64(partitions)).astype(np.int32)
 
 

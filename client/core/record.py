@@ -92,7 +92,7 @@ def to_pairs(headers: HeadersInput | None, name: str = "headers") -> list[Pair]:
         return []
     pairs = [*headers.items()] if isinstance(headers, Headers) else pairs_of(headers, name)
     for header, _ in pairs:
-        _check_header_name(header, name)
+        check_header_name(header, name)
     if len(pairs) > MAX_HEADERS_PER_MESSAGE:
         raise InvalidRequestError(
             f"{name}: expected at most {MAX_HEADERS_PER_MESSAGE} headers in a message, found {len(pairs)}",
@@ -102,7 +102,8 @@ def to_pairs(headers: HeadersInput | None, name: str = "headers") -> list[Pair]:
     return pairs
 
 
-def _check_header_name(header: str, name: str) -> None:
+def check_header_name(header: str, name: str) -> None:
+    """Raise InvalidRequestError for a name that the broker does not take."""
     if header.startswith(RESERVED_HEADER_PREFIX):
         raise InvalidRequestError(
             f'{name}: header names that begin with "{RESERVED_HEADER_PREFIX}" are the broker\'s own, found {header!r}',
@@ -127,12 +128,16 @@ def check_priority(priority: int, name: str = "priority") -> int:
     return found
 
 
-def check_partition(partition: int, partitions: int, topic: str, name: str = "partition") -> int:
+def check_partition(
+    partition: int, partitions: int, topic: str, name: str = "partition", row: int | None = None
+) -> int:
     """Return a partition as a plain int. Raises TypeError, or UnknownPartitionError that says which there are."""
     found = to_partition(partition, name)
     if not 0 <= found < partitions:
         raise UnknownPartitionError(
-            f"{name}: expected 0 to {partitions - 1} in topic {topic!r}, found {partition}", stored=False
+            f"{name}: expected 0 to {partitions - 1} in topic {topic!r}, found {partition}",
+            stored=False,
+            **({} if row is None else {"row": row}),
         )
     return found
 
@@ -181,6 +186,7 @@ def check_size(size: int, limit: int, row: int | None = None) -> None:
             stored=False,
             max_message_bytes=limit,
             found=size,
+            **({} if row is None else {"row": row}),
         )
 
 

@@ -12,67 +12,15 @@ a lock around it costs 300 ns more on a busy machine than one without, and `tupl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
-from ...protocol.columns import BinaryColumn
-from ..headers import Pair
+from .contents import Extras, Messages
 from .cutting import RECORD_OVERHEAD_BYTES
-from .entries import Int64s, entries_at, flat_column, picked
 
 Entry = TypeVar("Entry")
 
 VALUE, KEYED, FULL = 1, 3, 4
 """How many items a message is: its value; with key and tag; and with what few messages have."""
-
-
-class Extras(NamedTuple):
-    """What few messages have."""
-
-    pairs: list[Pair]
-    priority: int
-    partition: int | None
-    timestamp_us: int | None
-    dedup_id: bytes | None
-    """Hashed."""
-    given_id: str | bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """Messages as columns; those that are None have nothing in any row."""
-
-    values: list[bytes | None] | BinaryColumn
-    keys: list[bytes | None] | BinaryColumn | None = None
-    tags: list[object] | None = None
-    extras: list[Extras | None] | None = None
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def take(self, rows: Int64s) -> Messages:
-        """Return these rows, in this order."""
-        return Messages(
-            entries_at(self.values, rows),
-            None if self.keys is None else entries_at(self.keys, rows),
-            None if self.tags is None else picked(self.tags, rows),
-            None if self.extras is None else picked(self.extras, rows),
-        )
-
-    def flat(self) -> Messages:
-        """Return the same with values and keys behind one another, where they are plain. Nothing refers to the objects
-        that were sent any more: the garbage collector would look at those of each batch on its way, again and again,
-        for a tenth of the producer's time."""
-        return Messages(_flat(self.values), None if self.keys is None else _flat(self.keys), self.tags, self.extras)
-
-    def part(self, start: int, stop: int) -> Messages:
-        """Return rows `start` to `stop`."""
-        return Messages(
-            self.values[start:stop],
-            None if self.keys is None else self.keys[start:stop],
-            None if self.tags is None else self.tags[start:stop],
-            None if self.extras is None else self.extras[start:stop],
-        )
 
 
 class Drawn:
@@ -154,10 +102,6 @@ class Rows:
         return Messages(
             values, _unless_empty(keys), _unless_empty(tags), None if extras is None else _unless_empty(extras)
         )
-
-
-def _flat(column: list[bytes | None] | BinaryColumn) -> list[bytes | None] | BinaryColumn:
-    return (flat_column(cast("list[object]", column)) if isinstance(column, list) else None) or column
 
 
 def _unless_empty(column: list[Entry]) -> list[Entry] | None:

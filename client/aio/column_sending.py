@@ -1,0 +1,74 @@
+"""What of a producer sends columns: many messages at once, without an object for each where they are Arrow's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Generic
+
+from ...protocol.errors import BufferFullError, ClosedError
+from ..codec import Encoder, Taken, encoded_columns
+from ..core.arguments import check_options
+from ..core.columns import Columns
+from ..core.contents import ColumnContents
+from ..core.deadline import Deadline
+from ..core.given import Arrow
+from ..core.options import ManyOptions
+from ..core.producing import ProducerOptions
+from . import runtime
+from .background import Background
+from .sender import with_details
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+PORTION_DIVISOR = 4
+"""Columns of more than so small a part of the buffer are taken in parts, so that the next is made while one is sent."""
+
+
+class AsyncColumnSending(Generic[Taken]):
+    """Of a producer."""
+
+    _encoder: Encoder[object] | None
+    _options: ProducerOptions
+    _is_closing: bool
+
+    def _usable(self) -> Background:
+        """Return what does the work. Raises ClosedError, ForkedError, WrongLoopError."""
+        raise NotImplementedError
+
+    async def send_many(self, topic: str, values: Iterable[Taken] | Arrow, **options: Unpack[ManyOptions]) -> None:
+        """Take many messages, each column with one entry for each value, as `produce_many` does; they go out at once,
+        behind what was sent before.
+
+        An Arrow array is sent from the memory it lies in, which nobody may change before the next `flush`. What is
+        null in an Arrow column of partitions or priorities was not asked for. It raises what `send` raises, and then
+        nothing was taken; but of what is more than a quarter of `buffer_bytes`, the first `error.details["taken"]` rows
+        were when it is BufferFullError.
+        """
+        check_options("send_many", options, ManyOptions.__annotations__)
+        background = self._usable()
+        dispatcher = background.dispatcher
+        given, options["headers"] = encoded_columns(self._encoder, values, options.get("headers"))
+        columns = Columns(given, **options)
+        deadline = deadline_of(self._options.max_block)
+        intake = await dispatcher.open(topic, columns.highest_partition, 0, deadline)
+        found = intake.topic
+        columns.check_sizes(intake.rows.limit)
+        contents = ColumnContents.of(columns, found)
+        background.start()
+        taken = 0
+        for portion in contents.portions(self._options.buffer_bytes // PORTION_DIVISOR) if len(contents) else ():
+            if self._is_closing:
+                raise ClosedError("the producer is closed")
+            try:
+                await dispatcher.send_columns(intake, portion, deadline)
+            except BufferFullError as error:
+                raise with_details(error, taken=taken) from None
+            taken += len(portion)
+        background.hurry(intake)
+
+
+def deadline_of(limit: float) -> Deadline:
+    """Return until when something may take that begins now."""
+    return Deadline.after(None if limit == math.inf else limit, runtime.now())
