@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from ..client.blocking.client import Client
-from ..client.errors import UnknownPartitionError
+from ..client.errors import TidelogError, UnknownPartitionError
 from ..client.topic import Topic
 from .bounds import Bounds, Moment
 from .narrowing import Narrowing
@@ -33,22 +34,32 @@ def available_places(client: Client, selection: Selection) -> dict[Place, Availa
     """
     if selection.pattern is not None:
         pattern = re.compile(selection.pattern)
-        return available_of(topic for topic in client.topics.list() if pattern.fullmatch(topic.name))
-    names = selection.topics or tuple(dict.fromkeys(place.topic for place in selection.places))
-    found = available_of(client.topics.list(names))
-    if not selection.places:
-        return found
+        topics = [topic for topic in client.topics.list() if pattern.fullmatch(topic.name)]
+    else:
+        names = selection.topics or tuple(dict.fromkeys(place.topic for place in selection.places))
+        topics = client.topics.list(names)
+    found, unserved = available_of(topics), unserved_of(topics)
     for place in selection.places:
-        if place not in found:
+        if place not in found and place not in unserved:
             raise UnknownPartitionError(f"assign: expected partitions that exist, found {place}")
-    return {place: found[place] for place in selection.places}
+    check_served(client, unserved.intersection(selection.places or unserved))
+    return {place: found[place] for place in selection.places or found}
+
+
+def check_served(client: Client, unserved: Iterable[Place]) -> None:
+    """Raise what keeps a partition from being served, if any is there: it would look like an empty one."""
+    for place in sorted(unserved):
+        try:
+            client.topics.find_offsets(place.topic, "latest")
+        except TidelogError as error:
+            raise type(error)(f"{place}: {error}", **error.details) from error
 
 
 def starts_of(client: Client, options: ReadOptions, available: Mapping[Place, Available]) -> dict[Place, int]:
     """Return where the read of each partition begins. Raises OptionError."""
     bounds = options.starting
     check_places(bounds, available, "startingOffsets")
-    found = _find_times(client, bounds, available, by_timestamp=options.by_timestamp, is_end=False)
+    found = _find_times(client, bounds, available, options, by_timestamp=options.by_timestamp, is_end=False)
     return {
         place: start_at(place, bounds.of(place), found.get(place), held, latest_if_none=bounds.latest_if_none)
         for place, held in available.items()
@@ -61,6 +72,8 @@ def plan(client: Client, options: ReadOptions, narrowing: Narrowing) -> list[Ran
     Raises OptionError, DataLossError, and what the client raises.
     """
     available = available_places(client, options.selection)
+    if options.includes_archived:
+        available = _with_archived(client, available)
     starts = starts_of(client, options, available)
     ends = _ends_of(client, options, available)
     ranges: list[Range] = []
@@ -78,7 +91,7 @@ def plan(client: Client, options: ReadOptions, narrowing: Narrowing) -> list[Ran
         if lost:
             log.warning("%s: %s records were removed by retention: reading from %d", place, f"{lost:,}", there.start)
         ranges.append(there)
-    narrowed = narrowing.of_ranges(ranges, lambda places: _find_stamps(client, narrowing, places))
+    narrowed = narrowing.of_ranges(ranges, lambda places: _find_stamps(client, options, narrowing, places))
     return split(
         narrowed,
         {place: held.record_bytes for place, held in available.items()},
@@ -91,7 +104,7 @@ def plan(client: Client, options: ReadOptions, narrowing: Narrowing) -> list[Ran
 def _ends_of(client: Client, options: ReadOptions, available: Mapping[Place, Available]) -> dict[Place, int]:
     bounds = options.ending
     check_places(bounds, available, "endingOffsets")
-    found = _find_times(client, bounds, available, by_timestamp=options.by_timestamp, is_end=True)
+    found = _find_times(client, bounds, available, options, by_timestamp=options.by_timestamp, is_end=True)
     return {place: end_at(place, bounds.of(place), found.get(place), held) for place, held in available.items()}
 
 
@@ -107,7 +120,13 @@ def _times_of(options: ReadOptions, place: Place) -> tuple[int, int] | None:
 
 
 def _find_times(
-    client: Client, bounds: Bounds, places: Iterable[Place], *, by_timestamp: bool, is_end: bool
+    client: Client,
+    bounds: Bounds,
+    places: Iterable[Place],
+    options: ReadOptions,
+    *,
+    by_timestamp: bool,
+    is_end: bool,
 ) -> dict[Place, int]:
     """Ask the broker for the offsets of times, once for each topic and time."""
     wanted: dict[tuple[str, int], list[Place]] = {}
@@ -119,24 +138,40 @@ def _find_times(
     for (topic, time_us), asked in wanted.items():
         moment = _EPOCH + timedelta(microseconds=time_us)
         by = "timestamp" if by_timestamp else "append_time"
-        offsets = client.topics.find_offsets(topic, moment, by=by, end=is_end)
+        offsets = client.topics.find_offsets(
+            topic, moment, by=by, end=is_end, include_archived=options.includes_archived
+        )
         found |= {place: offsets[place.partition] for place in asked}
     return found
 
 
 def _find_stamps(
-    client: Client, narrowing: Narrowing, places: Iterable[Place]
+    client: Client, options: ReadOptions, narrowing: Narrowing, places: Iterable[Place]
 ) -> tuple[dict[Place, int], dict[Place, int]]:
     """Return outside which offsets no record's timestamp passes the filters."""
     places = list(places)
+
+    def find(time_us: int | None, *, is_end: bool) -> dict[Place, int]:
+        if time_us is None:
+            return {}
+        return _find_times(client, Bounds(Moment(time_us), {}), places, options, by_timestamp=True, is_end=is_end)
+
     low, high = narrowing.times
-    first = {} if low is None else _find_times(client, Bounds(Moment(low), {}), places, by_timestamp=True, is_end=False)
-    last = {} if high is None else _find_times(client, Bounds(Moment(high), {}), places, by_timestamp=True, is_end=True)
-    return first, last
+    return find(low, is_end=False), find(high, is_end=True)
+
+
+def _with_archived(client: Client, available: Mapping[Place, Available]) -> dict[Place, Available]:
+    """Return the same, beginning where the archive does; behind its last hole, as a range has none."""
+    topics = dict.fromkeys(place.topic for place in available)
+    starts = {topic: client.topics.find_offsets(topic, "earliest", include_archived=True) for topic in topics}
+    return {
+        place: replace(held, start=min(held.start, starts[place.topic][place.partition]))
+        for place, held in available.items()
+    }
 
 
 def available_of(topics: Iterable[Topic]) -> dict[Place, Available]:
-    """Return the partitions of topics as the broker described them."""
+    """Return the partitions of topics as the broker described them, but for those that it does not serve."""
     return {
         Place(topic.name, each.index): Available(
             each.start_offset,
@@ -147,4 +182,10 @@ def available_of(topics: Iterable[Topic]) -> dict[Place, Available]:
         )
         for topic in topics
         for each in topic.partitions
+        if each.epoch
     }
+
+
+def unserved_of(topics: Iterable[Topic]) -> frozenset[Place]:
+    """Return the partitions that the broker could not open: it knows nothing of what they hold."""
+    return frozenset(Place(topic.name, each.index) for topic in topics for each in topic.partitions if not each.epoch)

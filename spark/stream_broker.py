@@ -15,7 +15,7 @@ from .fetching import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from .offsets import Offsets
 from .options import ReadOptions
 from .places import Place
-from .planning import available_of, starts_of
+from .planning import available_of, check_served, starts_of, unserved_of
 from .stream_settle import Seen
 
 T = TypeVar("T")
@@ -56,10 +56,11 @@ class Lookout:
         if not selection.places:
             return seen
         for place in selection.places:
-            if place.topic in seen.made and place not in seen.available and place not in known:
+            if place.topic in seen.made and place not in seen.available.keys() | seen.unserved | known:
                 raise UnknownPartitionError(f"assign: expected partitions that exist, found {place}")
         chosen = {place: held for place, held in seen.available.items() if place in selection.places}
-        return Seen(chosen, seen.made, seen.gone, is_whole=False)
+        unserved = seen.unserved.intersection(selection.places)
+        return Seen(chosen, seen.made, seen.gone, unserved, is_whole=False)
 
     def look_at(self, places: Iterable[Place]) -> Seen:
         """Return what there is of topics, selected or not, that have these partitions."""
@@ -77,11 +78,21 @@ class Lookout:
         if not missing:
             return seen
         found = self._by_name(missing, known)
-        return Seen(seen.available | found.available, seen.made | found.made, seen.gone | found.gone)
+        return Seen(
+            seen.available | found.available,
+            seen.made | found.made,
+            seen.gone | found.gone,
+            seen.unserved | found.unserved,
+        )
 
     def origins(self, seen: Seen) -> Offsets:
-        """Return where a new stream begins. Raises OptionError."""
-        return self._ask(seen.available, lambda _: starts_of(self._client, self._options, seen.available))
+        """Return where a new stream begins. Raises OptionError, and what keeps a partition from being served."""
+
+        def ask(_: float) -> Offsets:
+            check_served(self._client, seen.unserved)
+            return starts_of(self._client, self._options, seen.available)
+
+        return self._ask(seen.available, ask)
 
     def wait(self, ends: Mapping[Place, int], seconds: float) -> None:
         """Return when something may be there behind these offsets, or when the time is over; `look` knows more."""
@@ -143,4 +154,4 @@ class Lookout:
 def _seen(topics: Iterable[Topic], gone: dict[str, UnknownTopicError]) -> Seen:
     topics = [*topics]
     made = {topic.name: (topic.created - _EPOCH) // _MICROSECOND for topic in topics}
-    return Seen(available_of(topics), made, gone)
+    return Seen(available_of(topics), made, gone, unserved_of(topics))

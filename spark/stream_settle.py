@@ -25,6 +25,8 @@ class Seen:
     """When each topic was made that it has, in microseconds."""
     gone: dict[str, UnknownTopicError] = field(default_factory=dict[str, UnknownTopicError])
     """Topics that it was asked for by name and does not have."""
+    unserved: frozenset[Place] = frozenset()
+    """Partitions that it has and cannot serve."""
     is_whole: bool = True
     """Whether all partitions of a topic are read: then one that turns up later is new."""
 

@@ -31,37 +31,37 @@ def test_a_stream_begins_at_the_end_and_loses_nothing_when_its_first_batch_fails
     broker: BrokerProcess, client: Client
 ) -> None:
     """The beginning is logged before anything is read, so a restart at any point finds the same."""
-    client.topics.create("latest", partitions=2)
-    fill(client, "latest", 5)
-    query = Query(broker.url, "latest")
+    client.topics.create("s-latest", partitions=2)
+    fill(client, "s-latest", 5)
+    query = Query(broker.url, "s-latest")
     assert query.step() == []
-    assert json.loads(query.log[0])["latest"] == {"0": 5, "1": 0}
-    fill(client, "latest", 3)
+    assert json.loads(query.log[0])["s-latest"] == {"0": 5, "1": 0}
+    fill(client, "s-latest", 3)
     query.restart()  # the first batch failed
     assert query.reader.initialOffset() == query.reader.initialOffset() == {}
     assert query.again() == []
     assert query.step() == [(0, 5), (0, 6), (0, 7)]
     assert query.step() is None
-    assert query.reader.reportLatestOffset() == {"latest": {"0": 8, "1": 0}}
+    assert query.reader.reportLatestOffset() == {"s-latest": {"0": 8, "1": 0}}
 
 
 def test_where_a_stream_begins(broker: BrokerProcess, client: Client) -> None:
     """At the earliest record, an offset, a time, or offsets of single partitions; a slip is one line."""
-    client.topics.create("begins", partitions=2)
-    receipts = [client.produce("begins", b"", partition=0) for _ in range(6)]
-    fill(client, "begins", 2, partition=1)
+    client.topics.create("s-begins", partitions=2)
+    receipts = [client.produce("s-begins", b"", partition=0) for _ in range(6)]
+    fill(client, "s-begins", 2, partition=1)
 
     def first(**options: str) -> list[tuple[int, int]] | None:
-        return Query(broker.url, "begins", **options).step()
+        return Query(broker.url, "s-begins", **options).step()
 
     assert first(startingOffsets="earliest") == [*((0, at) for at in range(6)), (1, 0), (1, 1)]
-    assert first(startingOffsets='{"begins": {"0": 4}}') == [(0, 4), (0, 5)]
-    assert first(startingOffsets='{"begins": {"0": -1, "1": -2}}') == [(1, 0), (1, 1)]
+    assert first(startingOffsets='{"s-begins": {"0": 4}}') == [(0, 4), (0, 5)]
+    assert first(startingOffsets='{"s-begins": {"0": -1, "1": -2}}') == [(1, 0), (1, 1)]
     moment = (receipts[4].timestamp).isoformat()
     assert first(startingTimestamp=moment) == [(0, 4), (0, 5), (1, 0), (1, 1)]
     for options, text in (
-        ({"startingOffsets": '{"begins": {"0": 99}}'}, "startingOffsets: expected begins/0 at 0 to 6, found 99"),
-        ({"startingOffsets": '{"begins": {"7": 1}}'}, "startingOffsets: expected partitions that are read, found"),
+        ({"startingOffsets": '{"s-begins": {"0": 99}}'}, "startingOffsets: expected s-begins/0 at 0 to 6, found 99"),
+        ({"startingOffsets": '{"s-begins": {"7": 1}}'}, "startingOffsets: expected partitions that are read, found"),
         ({"startingTimestamp": "2100-01-01T00:00:00Z"}, "expected a record at or after the starting time, found none"),
     ):
         with pytest.raises(OptionError, match=text) as caught:
@@ -73,20 +73,20 @@ def test_where_a_stream_begins(broker: BrokerProcess, client: Client) -> None:
 def test_a_run_that_takes_what_is_available(broker: BrokerProcess, client: Client) -> None:
     """In batches of the limit, in proportion, exactly to where it was when the run began; then it is done, and the
     next run goes on there."""
-    client.topics.create("available", partitions=2)
-    fill(client, "available", 30)
-    fill(client, "available", 10, partition=1)
+    client.topics.create("s-available", partitions=2)
+    fill(client, "s-available", 30)
+    fill(client, "s-available", 10, partition=1)
     query = Query(
-        broker.url, "available", startingOffsets="earliest", maxOffsetsPerTrigger="12", minOffsetsPerTrigger="9"
+        broker.url, "s-available", startingOffsets="earliest", maxOffsetsPerTrigger="12", minOffsetsPerTrigger="9"
     )
     query.reader.prepareForTriggerAvailableNow()
-    fill(client, "available", 50)
-    client.topics.set("available", partitions=3)
+    fill(client, "s-available", 50)
+    client.topics.set("s-available", partitions=3)
     sizes = []
     while (rows := query.step()) is not None:
         sizes.append((len(rows), sum(partition for partition, _ in rows)))
     assert sizes == [(12, 3), (12, 3), (12, 3), (4, 1)]
-    assert json.loads(query.log[-1])["available"] == {"0": 30, "1": 10}
+    assert json.loads(query.log[-1])["s-available"] == {"0": 30, "1": 10}
     query.restart(maxOffsetsPerTrigger="1000")
     query.reader.prepareForTriggerAvailableNow()
     assert query.step() == [(0, at) for at in range(30, 80)]
@@ -95,19 +95,19 @@ def test_a_run_that_takes_what_is_available(broker: BrokerProcess, client: Clien
 
 def test_limits_as_spark_says_them(broker: BrokerProcess, client: Client) -> None:
     """Each of Spark's limits is taken; everything available means it, whatever the options say."""
-    client.topics.create("limits", partitions=1)
-    fill(client, "limits", 100)
+    client.topics.create("s-limits", partitions=1)
+    fill(client, "s-limits", 100)
     for options, limit in (
         ({}, ReadAllAvailable()),
         ({"maxOffsetsPerTrigger": "7", "minOffsetsPerTrigger": "5"}, ReadMaxRows(7)),
         ({"maxBytesPerTrigger": "1k"}, ReadMaxBytes(1024)),
         ({"minOffsetsPerTrigger": "5"}, ReadMinRows(5)),
     ):
-        query = Query(broker.url, "limits", startingOffsets="earliest", **options)
+        query = Query(broker.url, "s-limits", startingOffsets="earliest", **options)
         assert query.reader.getDefaultReadLimit() == limit
-        assert query.reader.latestOffset({}, ReadAllAvailable())["limits"] == {"0": 100}
-    assert query.reader.latestOffset({}, ReadMaxRows(7))["limits"] == {"0": 7}
-    taken = query.reader.latestOffset({}, ReadMaxBytes(1000))["limits"]
+        assert query.reader.latestOffset({}, ReadAllAvailable())["s-limits"] == {"0": 100}
+    assert query.reader.latestOffset({}, ReadMaxRows(7))["s-limits"] == {"0": 7}
+    taken = query.reader.latestOffset({}, ReadMaxBytes(1000))["s-limits"]
     assert isinstance(taken, dict)
     assert 1 <= int(taken["0"]) < 100
     with pytest.raises(OptionError, match="expected a limit of rows or bytes, found ReadMaxFiles"):
@@ -116,20 +116,25 @@ def test_limits_as_spark_says_them(broker: BrokerProcess, client: Client) -> Non
 
 def test_a_trigger_waits_for_enough_records(broker: BrokerProcess, client: Client) -> None:
     """Not beyond the delay that is allowed, nor under a run that takes what is available."""
-    client.topics.create("few", partitions=1)
-    fill(client, "few", 3)
+    client.topics.create("s-few", partitions=1)
+    fill(client, "s-few", 3)
     query = Query(
-        broker.url, "few", startingOffsets="earliest", minOffsetsPerTrigger="5", maxTriggerDelay="300ms", maxWaitMs="50"
+        broker.url,
+        "s-few",
+        startingOffsets="earliest",
+        minOffsetsPerTrigger="5",
+        maxTriggerDelay="300ms",
+        maxWaitMs="50",
     )
     assert query.step() == []  # where it begins is logged at once
     assert query.step() is None
-    fill(client, "few", 2)
+    fill(client, "s-few", 2)
     assert query.step() == [(0, at) for at in range(5)]
-    fill(client, "few", 1)
+    fill(client, "s-few", 1)
     assert query.step() is None
     time.sleep(0.3)
     assert query.step() == [(0, 5)]
-    fill(client, "few", 1)
+    fill(client, "s-few", 1)
     query.restart(maxTriggerDelay="1h")
     query.reader.prepareForTriggerAvailableNow()
     assert query.step() == [(0, 6)]
@@ -137,8 +142,8 @@ def test_a_trigger_waits_for_enough_records(broker: BrokerProcess, client: Clien
 
 def test_an_idle_stream_waits_in_the_broker(broker: BrokerProcess, client: Client) -> None:
     """For as long as it may, unless something comes: then it has it at once, of a partition that is new too."""
-    client.topics.create("idle", partitions=2)
-    query = Query(broker.url, "idle", maxWaitMs="150")
+    client.topics.create("s-idle", partitions=2)
+    query = Query(broker.url, "s-idle", maxWaitMs="150")
     query.step()
     before, began = asked(client), time.monotonic()
     assert query.step() is None
@@ -147,8 +152,8 @@ def test_an_idle_stream_waits_in_the_broker(broker: BrokerProcess, client: Clien
     assert (fetches, others) == (1, 3)  # a look, the wait, a look; and the topic's number the first time
     query.restart(maxWaitMs="20s")
     for act in (
-        lambda: client.produce("idle", b"", partition=1),
-        lambda: client.topics.set("idle", partitions=3),
+        lambda: client.produce("s-idle", b"", partition=1),
+        lambda: client.topics.set("s-idle", partitions=3),
     ):
         timer = threading.Timer(0.1, act)
         timer.start()

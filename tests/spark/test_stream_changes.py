@@ -13,8 +13,10 @@ import pytest
 
 from tests.helpers.broker_process import BrokerProcess, broker_process
 from tests.spark.stream_query import Query, fill
-from tidelog import Client, TimedOutError, UnknownPartitionError, UnknownTopicError
+from tidelog import Client, StorageError, TimedOutError, UnknownPartitionError, UnknownTopicError
 from tidelog.spark.errors import DataLossError
+from tidelog.spark.options import Selection
+from tidelog.spark.planning import available_places
 
 pytestmark = pytest.mark.process
 
@@ -41,20 +43,20 @@ def test_a_topic_made_again_is_lost_data(
 ) -> None:
     """Never the other topic's records as if they were the next: an error, or a new beginning and a warning; the same
     for a batch that was logged before, and for a topic that is gone."""
-    client.topics.create("again", partitions=1)
-    fill(client, "again", 10)
-    query = Query(broker.url, "again", startingOffsets="earliest", maxOffsetsPerTrigger="4")
+    client.topics.create("s-again", partitions=1)
+    fill(client, "s-again", 10)
+    query = Query(broker.url, "s-again", startingOffsets="earliest", maxOffsetsPerTrigger="4")
     query.step()
-    client.topics.delete("again")
-    with pytest.raises(DataLossError, match="again: the topic was deleted, and what was not read of it is gone"):
+    client.topics.delete("s-again")
+    with pytest.raises(DataLossError, match="s-again: the topic was deleted, and what was not read of it is gone"):
         query.step()
-    with pytest.raises(DataLossError, match="again/0: offsets 0 to 4: the topic was deleted; failOnDataLoss=false"):
+    with pytest.raises(DataLossError, match="s-again/0: offsets 0 to 4: the topic was deleted; failOnDataLoss=false"):
         query.again()
-    client.topics.create("again", partitions=1)
-    fill(client, "again", 20)
-    with pytest.raises(DataLossError, match="again: the topic was deleted and made again"):
+    client.topics.create("s-again", partitions=1)
+    fill(client, "s-again", 20)
+    with pytest.raises(DataLossError, match="s-again: the topic was deleted and made again"):
         query.step()
-    with pytest.raises(DataLossError, match="again/0: offsets 0 to 4: the topic was deleted and made again"):
+    with pytest.raises(DataLossError, match="s-again/0: offsets 0 to 4: the topic was deleted and made again"):
         query.again()
     query.restart(failOnDataLoss="false")
     with caplog.at_level(logging.WARNING, logger="tidelog.spark"):
@@ -62,7 +64,7 @@ def test_a_topic_made_again_is_lost_data(
         assert query.step() == [(0, at) for at in range(4)]
         assert query.step() == [(0, at) for at in range(4, 8)]
     assert caplog.text.count("going on with what is there") == 2
-    client.topics.delete("again")
+    client.topics.delete("s-again")
     assert query.step() == []
     assert json.loads(query.log[-1]) == {"@topics": {}}
 
@@ -85,19 +87,19 @@ def test_a_topic_of_a_pattern_that_is_gone(broker: BrokerProcess, client: Client
 def test_what_retention_removes_before_it_is_read_is_lost_data(broker: BrokerProcess, client: Client) -> None:
     """An error with the offsets, or passed over: the new beginning is logged, and a logged batch reads what is
     left."""
-    client.topics.create("short", partitions=1, segment_bytes=65_536)
-    query = Query(broker.url, "short", startingOffsets="earliest", maxOffsetsPerTrigger="100")
+    client.topics.create("s-short", partitions=1, segment_bytes=65_536)
+    query = Query(broker.url, "s-short", startingOffsets="earliest", maxOffsetsPerTrigger="100")
     for _ in range(20):
-        client.produce_many("short", [b"x" * 100] * 100, partition=0)
+        client.produce_many("s-short", [b"x" * 100] * 100, partition=0)
     query.step()
-    client.topics.set("short", retention_bytes=80_000)
+    client.topics.set("s-short", retention_bytes=80_000)
     deadline = time.monotonic() + 30
-    while (start := client.topics.describe("short").partitions[0].start_offset) <= 100:
+    while (start := client.topics.describe("s-short").partitions[0].start_offset) <= 100:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    with pytest.raises(DataLossError, match=f"short/0: offsets 100 to {start} were removed by retention"):
+    with pytest.raises(DataLossError, match=f"s-short/0: offsets 100 to {start} were removed by retention"):
         query.step()
-    with pytest.raises(DataLossError, match="short/0: offsets 0 to 100 were removed by retention"):
+    with pytest.raises(DataLossError, match="s-short/0: offsets 0 to 100 were removed by retention"):
         query.again()
     query.restart(failOnDataLoss="false")
     assert query.again() == []
@@ -110,39 +112,39 @@ def test_what_retention_removes_before_it_is_read_is_lost_data(broker: BrokerPro
 
 def test_a_restart_with_other_options_reads_the_logged_batch_again(broker: BrokerProcess, client: Client) -> None:
     """The same rows, whatever limit, start or topic it is given now; what is not named any more is left after it."""
-    client.topics.create("one", partitions=2)
-    client.topics.create("two", partitions=1)
-    fill(client, "one", 10)
-    fill(client, "one", 10, partition=1)
-    query = Query(broker.url, "one", startingOffsets="earliest", maxOffsetsPerTrigger="6")
+    client.topics.create("s-one", partitions=2)
+    client.topics.create("s-two", partitions=1)
+    fill(client, "s-one", 10)
+    fill(client, "s-one", 10, partition=1)
+    query = Query(broker.url, "s-one", startingOffsets="earliest", maxOffsetsPerTrigger="6")
     first = query.step()
     assert first == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     query.restart(maxOffsetsPerTrigger="3", startingOffsets="latest", minPartitions="4")
     assert sorted(query.again()) == first
-    query.restart(subscribe="two")
+    query.restart(subscribe="s-two")
     assert sorted(query.again()) == first
     assert query.step() == []
-    assert [*json.loads(query.log[-1])] == ["two", "@topics", "@from"]
+    assert [*json.loads(query.log[-1])] == ["s-two", "@topics", "@from"]
 
 
 def test_assigned_partitions(broker: BrokerProcess, client: Client) -> None:
     """Only those that are named, which have to be there; more of the same topic turn up without anything lost."""
-    client.topics.create("assigned", partitions=3)
+    client.topics.create("s-assigned", partitions=3)
     for partition in range(3):
-        fill(client, "assigned", 2, partition=partition)
-    query = Query(broker.url, None, assign='{"assigned": [0, 2]}', startingOffsets="earliest")
+        fill(client, "s-assigned", 2, partition=partition)
+    query = Query(broker.url, None, assign='{"s-assigned": [0, 2]}', startingOffsets="earliest")
     assert query.step() == [(0, 0), (0, 1), (2, 0), (2, 1)]
-    query.restart(assign='{"assigned": [0, 1, 2]}')
+    query.restart(assign='{"s-assigned": [0, 1, 2]}')
     assert query.step() == [(1, 0), (1, 1)]
-    query.restart(assign='{"assigned": [0, 5]}')
-    with pytest.raises(UnknownPartitionError, match="assign: expected partitions that exist, found assigned/5"):
+    query.restart(assign='{"s-assigned": [0, 5]}')
+    with pytest.raises(UnknownPartitionError, match="assign: expected partitions that exist, found s-assigned/5"):
         query.step()
 
 
 def test_a_topic_that_never_was_there(broker: BrokerProcess, client: Client) -> None:
     """Is an error that suggests one."""
-    client.topics.create("streamed", partitions=1)
-    with pytest.raises(UnknownTopicError, match="streamed"):
+    client.topics.create("s-streamed", partitions=1)
+    with pytest.raises(UnknownTopicError, match="s-streamed"):
         Query(broker.url, "streamde").step()
     with pytest.raises(UnknownTopicError):
         Query(broker.url, "streamed,nothing").step()
@@ -201,3 +203,37 @@ def test_a_broker_that_stays_away_or_hangs_is_named(own_broker: BrokerProcess) -
     stranger = Query(f"tidelog://127.0.0.1:{own_broker.port}/default", "t", fetchTimeoutMs="300")
     with pytest.raises(TimedOutError, match=r"^t: expected an answer about its offsets from .* within"):
         stranger.step()
+
+
+def test_a_partition_that_cannot_be_served_is_not_an_empty_one(own_broker: BrokerProcess, tmp_path: Path) -> None:
+    """It stays where it was while the others go on, and goes on itself once it is back; a stream does not begin
+    without it, and neither does a batch read."""
+    place, aside = tmp_path / "data/partitions/1-1/messages", tmp_path / "aside"
+    with Client(own_broker.url) as client:
+        client.topics.create("t", partitions=2)
+        fill(client, "t", 2)
+        fill(client, "t", 4, partition=1)
+        query = Query(own_broker.url, "t", startingOffsets="earliest", maxOffsetsPerTrigger="3")
+        assert query.step() == [(0, 0), (1, 0), (1, 1)]
+        own_broker.kill()
+        place.rename(aside)
+        own_broker.start()
+        assert query.step() == [(0, 1)]
+        assert json.loads(query.log[-1])["t"] == {"0": 2, "1": 2}
+        assert query.step() is None
+        query.restart()
+        query.reader.prepareForTriggerAvailableNow()
+        assert query.step() is None
+        for begin in (
+            Query(own_broker.url, "t").step,
+            Query(own_broker.url, "t", startingOffsets="earliest").step,
+            lambda: available_places(client, Selection(topics=("t",))),
+        ):
+            with pytest.raises(StorageError, match=r"^t/1: expected the records of a partition in .* they are gone"):
+                begin()
+        only = Query(own_broker.url, None, assign='{"t": [0]}', startingOffsets="earliest")
+        assert only.step() == [(0, 0), (0, 1)]
+        aside.rename(place)
+        assert client.topics.reopen("t") == [1]
+        query.restart()
+        assert query.step() == [(1, 2), (1, 3)]
