@@ -47,7 +47,15 @@ log = logging.getLogger("tidelog.spark")
 class Fetching:
     """One pass over a range. `position` is the next offset; it never goes back."""
 
-    def __init__(self, client: Client, wanted: Range, *, fails_on_data_loss: bool, timeout_s: float) -> None:
+    def __init__(
+        self,
+        client: Client,
+        wanted: Range,
+        *,
+        fails_on_data_loss: bool,
+        timeout_s: float,
+        includes_archived: bool = False,
+    ) -> None:
         self.position = wanted.start
         self.lost = 0
         """Records that were passed over, where that is allowed."""
@@ -55,6 +63,7 @@ class Fetching:
         self._wanted = wanted
         self._fails = fails_on_data_loss
         self._timeout_s = timeout_s
+        self._includes_archived = includes_archived
         self._heard_at = 0.0
 
     def parts(self) -> Iterator[Part]:
@@ -88,6 +97,7 @@ class Fetching:
             partition=wanted.place.partition,
             on_corrupt=hole,
             on_gap=hole,
+            include_archived=self._includes_archived,
             codec=None,
             timeout=self._timeout_s,
         ) as consumer:

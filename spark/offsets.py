@@ -178,24 +178,6 @@ def advance(start: Mapping[Place, int], end: Mapping[Place, int], most: int) -> 
     return {place: reached[place] + shares.get(place, 0) for place in end}
 
 
-def ranges_between(
-    start: Mapping[Place, int], end: Mapping[Place, int], available: Mapping[Place, Available]
-) -> list[Range]:
-    """Return what lies between two offsets of a stream; a partition that `start` does not know is read from 0.
-
-    Raises DataLossError for one that went backwards: its topic was made again, or lost records with the power.
-    """
-    found: list[Range] = []
-    for place in sorted(end):
-        first, last = start.get(place, 0), end[place]
-        if last < first:
-            raise DataLossError(f"{place}: expected an offset of {first} or more, found {last}", start=first, end=last)
-        if last > first:
-            known = available.get(place, Available(0, 0))
-            found.append(Range(place, first, last, known.count, known.topic_id))
-    return found
-
-
 def to_json(offsets: Mapping[Place, int]) -> dict[str, dict[str, int]]:
     """Return offsets as Spark keeps them: `{"orders": {"0": 23}}`."""
     found: dict[str, dict[str, int]] = {}

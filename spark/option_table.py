@@ -53,6 +53,7 @@ OPTIONS = (
     Option("by", READ),
     Option("columns", READ),
     Option("includeHeaders", READ),
+    Option("includeArchived", Use.BATCH_READ),
     Option("minPartitions", READ),
     Option("maxRecordsPerPartition", READ),
     Option("maxBytesPerPartition", READ),

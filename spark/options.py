@@ -95,6 +95,8 @@ class ReadOptions:
     pushes_down: bool
     """Whether filters are taken in a session that has not switched that on."""
     table: str | None = None
+    includes_archived: bool = False
+    """Whether what retention removed is read from the broker's archive."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -131,6 +133,7 @@ class ReadOptions:
             segment_dir=given.text("segmentDir"),
             pushes_down=given.flag("pushdown", False),
             table=table,
+            includes_archived=given.flag("includeArchived", False),
         )
 
     @staticmethod

@@ -54,6 +54,7 @@ def _parts(wanted: Range, options: ReadOptions) -> Iterator[Part]:
         wanted,
         fails_on_data_loss=options.fails_on_data_loss,
         timeout_s=options.fetch_timeout_s,
+        includes_archived=options.includes_archived,
     )
     if options.segment_dir is not None and wanted.topic_id:
         segments = SealedSegments(options.segment_dir, wanted)

@@ -150,16 +150,21 @@ class AsyncTopics:
         *,
         by: ByWord = "append_time",
         end: bool = False,
+        include_archived: bool = False,
         timeout: Timeout = DEFAULT,
     ) -> OffsetMap:
         """Return the offset, by partition, at which a read with `start=at` begins, or with end=True one with `end=at`
         ends: a bound as in `client.replay`, resolved for all partitions at one moment. Where nothing is at or after a
-        time, that is the partition's end. Raises UnknownTopicError."""
+        time, that is the partition's end. `include_archived` looks in the archive too. Raises UnknownTopicError,
+        ArchiveOffError."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         point, order = parse_bound(at, "at", runtime.wall_us()), parse_by(by)
         ask = end_query if check_flag("end", end) else start_query
         topic = await session.topic(name, deadline)
-        request = ListOffsets([ask(point, order, topic.id, index) for index in range(topic.partitions)])
+        queries = [ask(point, order, topic.id, index) for index in range(topic.partitions)]
+        for query in queries:
+            query.archived = check_flag("include_archived", include_archived)
+        request = ListOffsets(queries)
         reply = (await session.link.call(request, deadline)).message
         assert isinstance(reply, ListOffsetsReply)
         for answer in reply.answers:

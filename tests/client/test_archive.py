@@ -153,3 +153,16 @@ def test_damage_in_the_archive_is_an_error_and_never_data(archived: Archived) ->
         assert (caught.value.details["start"], caught.value.details["next"]) == (start, end)
         left = [m.value for m in client.replay("fragile", missing="skip", include_archived=True).messages()]
         assert left == values[:start] + values[end:]
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_bounds_are_found_in_the_archive_too(flavour: str, archived: Archived) -> None:
+    """`find_offsets` begins where the archive does when it is asked to look there."""
+
+    async def body(world: World) -> None:
+        async with world.client(archived.broker.url) as client:
+            (start,) = (await client.topics.find_offsets("orders", "earliest")).values()
+            assert start >= 360
+            assert await client.topics.find_offsets("orders", "earliest", include_archived=True) == {0: 0}
+
+    run(flavour, body)

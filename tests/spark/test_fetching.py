@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from tests.helpers.archiving_process import SMALL, archiving_broker, until_archived
+from tests.helpers.archiving_process import fill as fill_archive
 from tests.helpers.broker_process import BrokerProcess, broker_process
 from tests.helpers.stored_data import flip
 from tidelog import Client, TimedOutError, UnknownPartitionError
@@ -46,6 +50,15 @@ def fill(client: Client, topic: str, count: int, *, size: int = 100, per_batch: 
     """Send numbered values to partition 0."""
     for at in range(0, count, per_batch):
         client.produce_many(topic, [b"%d" % number + b"x" * size for number in range(at, at + per_batch)], partition=0)
+
+
+def wait_for_retention(client: Client, topic: str, offset: int) -> int:
+    """Return where partition 0 begins once that is at an offset or behind."""
+    deadline = time.monotonic() + 30
+    while (start := client.topics.describe(topic).partitions[0].start_offset) < offset:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return start
 
 
 @pytest.fixture
@@ -118,11 +131,13 @@ def test_a_broker_that_is_killed_and_comes_back_costs_nothing(own_broker: Broker
         fill(client, "t", 20_000, per_batch=1000, size=1000)
         fetching = Fetching(client, Range(Place("t", 0), 0, 20_000), fails_on_data_loss=True, timeout_s=30)
         seen: list[int] = []
+        again: threading.Timer | None = None
         for part in fetching.parts():
             seen += range(part.records.header.base_offset + part.start, part.records.header.base_offset + part.stop)
-            if own_broker.starts == 1 and len(seen) >= 5000:
+            if again is None and len(seen) >= 5000:
                 own_broker.kill()
-                threading.Timer(0.5, own_broker.start).start()
+                again = threading.Timer(0.5, own_broker.start)
+                again.start()
         assert own_broker.starts == 2
         assert seen == [*range(20_000)]
 
@@ -167,10 +182,7 @@ def test_what_retention_removes_under_a_read_is_lost_data(
     fill(client, "short", 5000)
     (whole,) = planned(broker, "short")
     client.topics.set("short", retention_bytes=100_000)
-    deadline = time.monotonic() + 30
-    while (start := client.topics.describe("short").partitions[0].start_offset) == 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    start = wait_for_retention(client, "short", 1)
     with pytest.raises(
         DataLossError, match=r"expected short/0 offsets 0 to 5000, found at offset 0: .*failOnDataLoss=false"
     ):
@@ -227,6 +239,61 @@ def test_damage_is_lost_data_and_everything_else_is_read(own_broker: BrokerProce
             missing = sorted({*range(2000)} - {*found})
             assert len(found) == 1900
             assert missing == [*range(missing[0], missing[0] + 100)]
+
+
+def test_the_archive_is_read_as_if_nothing_had_been_removed(tmp_path: Path) -> None:
+    """includeArchived begins where the archive does, by offset and by time; without it that is lost data."""
+    with archiving_broker(tmp_path) as broker, Client(broker.url) as client:
+        client.topics.create("t", partitions=1, archive="on", **SMALL)
+        receipts = client.produce_many("t", [b"x" * 1000] * 10, partition=0)
+        moment = receipts[0].timestamp + timedelta(microseconds=1)
+        fill_archive(client, "t", 300)
+        until_archived(client, "t", 200)
+        (rest,) = planned(broker, "t")
+        assert rest.start >= 200
+        (whole,) = planned(broker, "t", includeArchived="true")
+        assert (whole.start, whole.end) == (0, 310)
+        assert read_offsets(broker, whole, includeArchived="true") == [*range(310)]
+        assert read_offsets(broker, whole, includeArchived="true", segmentDir=str(tmp_path / "data")) == [*range(310)]
+        (later,) = planned(broker, "t", includeArchived="true", startingTimestamp=moment.isoformat())
+        assert (later.start, later.end) == (10, 310)
+        with pytest.raises(DataLossError, match="expected t/0 offsets 0 to 310"):
+            read_offsets(broker, whole)
+
+
+def test_retention_in_the_middle_of_a_read(broker: BrokerProcess, client: Client) -> None:
+    """What was given before stays given; the error names the offset at which the rest is gone."""
+    client.topics.create("middle", partitions=1, segment_bytes=1 << 20)
+    fill(client, "middle", 30_000, size=1000, per_batch=500)
+    parts = Fetching(client, Range(Place("middle", 0), 0, 30_000), fails_on_data_loss=True, timeout_s=10).parts()
+    seen = next(parts).size
+    client.topics.set("middle", retention_bytes=0)
+    wait_for_retention(client, "middle", 25_000)
+    rest: list[int] = []
+    with pytest.raises(DataLossError, match=r"expected middle/0 offsets 0 to 30000, found at offset \d+") as caught:
+        rest.extend(part.size for part in parts)
+    assert f"found at offset {seen + sum(rest)}: " in str(caught.value)
+    assert 500 <= seen + sum(rest) < 25_000
+
+
+def test_memory_is_bounded_by_what_is_joined(broker: BrokerProcess, client: Client) -> None:
+    """80 MB are read in batches of 1 MiB within a few of them: neither replies nor record batches pile up."""
+    client.topics.create("memory", partitions=1)
+    fill(client, "memory", 20_000, size=4000, per_batch=100)
+    parsed = ReadOptions.parse({"url": broker.url, "subscribe": "memory", "batchBytes": "1MiB"})
+    (whole,) = planned(broker, "memory")
+    assert read_offsets(broker, whole.part(0, 1)) == [0]  # loads what a first read loads
+    tracemalloc.start()
+    try:
+        before, count = pa.total_allocated_bytes(), 0
+        for batch in read_partition(RangePartition(whole), parsed, schema_of(None, ["value", "offset"])):
+            count += batch.num_rows
+            assert pa.total_allocated_bytes() - before < 8 << 20
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert count == 20_000
+    assert peak < 6 << 20
 
 
 def test_leaving_a_read_closes_its_connection(own_broker: BrokerProcess) -> None:

@@ -19,7 +19,6 @@ from tidelog.spark.offsets import (
     clamp,
     end_at,
     from_json,
-    ranges_between,
     split,
     start_at,
     to_json,
@@ -147,15 +146,6 @@ def test_a_trigger_takes_exactly_its_limit(backlog: dict[Place, tuple[int, int]]
     waiting = [place for place, (_, size) in backlog.items() if size]
     if most >= len(waiting):
         assert all(reached[place] > start[place] for place in waiting)
-
-
-def test_what_lies_between_two_offsets_of_a_stream() -> None:
-    """A partition that is new is read from its beginning; one that went backwards is lost data."""
-    found = ranges_between({A: 3}, {B: 4, A: 5}, {A: HELD})
-    assert found == [Range(A, 3, 5, 2, 7), Range(B, 0, 4, 0, 0)]
-    assert ranges_between({A: 3}, {A: 3}, {}) == []
-    with pytest.raises(DataLossError, match="orders/0: expected an offset of 3 or more, found 2"):
-        ranges_between({A: 3}, {A: 2}, {})
 
 
 def test_offsets_as_a_checkpoint_has_them() -> None:
