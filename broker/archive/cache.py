@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 
 import xxhash
 
-from ...protocol.errors import TidelogError
+from ...protocol.errors import StorageError, TidelogError
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES
 from ..deferred import Deferred
 from ..errors import kept
 from ..flow import Flow, offloaded
 from ..offload import Offload
 from ..storage.damage import Damage
-from ..storage.files import Files
+from ..storage.files import File, Files
 from ..storage.loading import Loader
 from ..storage.lookup import Run, UnreadableError, find_batch, find_run
 from ..storage.reader import FileSlice
@@ -111,7 +111,7 @@ class SegmentCache:
         self._files.make_folder(CACHE_FOLDER)
 
     def of(self, entry: Entry) -> Flow[CachedSegment]:
-        """Return a segment, fetched once for all who ask. Raises the store's errors, DiskFullError, StorageError."""
+        """Return a segment, fetched once for all who ask. Raises the store's errors, StorageError."""
         while (cached := self._held.get(entry.object)) is None:
             yield self._loading.get(entry.object) or self._load(entry)
         self._held.move_to_end(entry.object)
@@ -186,24 +186,36 @@ def _unlink(files: Files, path: str) -> None:
 
 
 def fetch(files: Files, store: ObjectStore, entry: Entry, path: str) -> CachedSegment:
-    """Fetch an archived segment into a file, check it and index it; blocks. Raises OSError, the store's errors."""
-    # As long as it should be: what the object lacks reads as zeros, which no batch begins with.
-    file = files.create(path, max(entry.bytes, SEGMENT_HEADER_BYTES))
+    """Fetch an archived segment into a file, check it and index it; blocks. Raises StorageError, the store's errors."""
+    file: File | None = None
     try:
-        digest, position = xxhash.xxh3_128(), 0
-        for part in store.stream(entry.object):
-            digest.update(part)
-            room = max(entry.bytes - position, 0)
-            if room:
-                file.write_at(position, part[:room])
-            position += len(part)
+        # As long as it should be: what the object lacks reads as zeros, which no batch begins with.
+        file = files.create(path, max(entry.bytes, SEGMENT_HEADER_BYTES))
+        size, checksum = _receive(store, entry, file)
         segment = Segment(path, entry.base_offset, entry.seed or 0, end_offset=entry.end_offset)
         segment.file, segment.capacity = file, file.size()
         Loader(files, CACHE_FOLDER, LogSettings().index_interval_bytes).index(segment)
     except BaseException as error:
         kept(error)
-        file.close()
-        _unlink(files, path)
+        if file is not None:
+            file.close()
+            _unlink(files, path)
+        if isinstance(error, OSError):  # a full disk too: nobody is to repeat a read in silence until there is room
+            raise StorageError(
+                f"expected to fetch {entry.bytes} bytes of the archive into {path}, found {error.strerror}",
+                errno=error.errno or 0,
+            ) from None
         raise
-    is_intact = position == entry.bytes and shown(digest) == entry.checksum
-    return CachedSegment(entry, segment, is_intact=is_intact)
+    return CachedSegment(entry, segment, is_intact=(size, checksum) == (entry.bytes, entry.checksum))
+
+
+def _receive(store: ObjectStore, entry: Entry, file: File) -> tuple[int, str]:
+    """Write an object into a file, no more of it than there should be; return its size and checksum."""
+    digest, position = xxhash.xxh3_128(), 0
+    for part in store.stream(entry.object):
+        digest.update(part)
+        room = max(entry.bytes - position, 0)
+        if room:
+            file.write_at(position, part[:room])
+        position += len(part)
+    return position, shown(digest)

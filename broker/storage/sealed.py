@@ -63,12 +63,12 @@ def survey(files: Files, segment: SealedSegment) -> Survey:
     try:
         size = file.size()
         found = Survey()
-        if segment.seed is None:
+        if segment.seed is None or size < SEGMENT_HEADER_BYTES:
             found.bytes, found.damaged = size, [(segment.base_offset, segment.end_offset)]
         else:
             file.warm(0, size)  # read before it is looked at through the map: a bad sector would be a SIGBUS there
             data = SegmentBytes(file.view(size)[:size], segment.seed, file.data_from)
-            start = Place(min(SEGMENT_HEADER_BYTES, size), segment.base_offset)
+            start = Place(SEGMENT_HEADER_BYTES, segment.base_offset)
             gaps = scan_sealed(data, start, segment.end_offset, found.take).gaps
             found.damaged = [(gap.start, gap.end) for gap in gaps]
             if gaps and gaps[-1].end == segment.end_offset:

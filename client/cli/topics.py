@@ -204,7 +204,7 @@ def _state(partition: TopicPartition) -> str:
 
 
 def _summary(topic: Topic) -> dict[str, object]:
-    unwell = [partition for partition in topic.partitions if partition.fenced or partition.damaged]
+    unwell = [one for one in topic.partitions if one.fenced or one.damaged or one.archive_error]
     return {
         "name": topic.name,
         "partitions": len(topic.partitions),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 
 import pytest
 from tests.helpers.archiving import SECOND, ArchivingCore, archived_topic
 from tests.helpers.broker_core import batch, model
+from tests.helpers.faulty_files import FaultyFiles
 from tests.helpers.object_stores import Died, MemoryStore
 from tests.helpers.power_loss import PowerLossFiles
 
 from tidelog.broker.archive.entry import decode_entry
+from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.errors import ArchiveConflictError, ArchiveDeniedError, ArchiveUnavailableError
 
 FOLDER = "00112233445566aa/default/orders/1/0"
@@ -256,3 +259,24 @@ def test_an_entry_that_rots_is_written_anew_while_the_segment_is_there(flipped: 
     again.advance(2 * SECOND)
     assert core.store.objects[name] == before
     assert again.events.count("archive entry not used") == 1
+
+
+def test_a_segment_that_cannot_be_read_is_kept_and_tried_again() -> None:
+    """A disk that fails to give a segment is the partition's error, and not the store's: others are copied."""
+    files = FaultyFiles(MemoryFiles())
+    core, _topic, partition = archived_topic(files=files)
+    other = core.create("other").partition(0)
+    fault = files.fail("warm", errno.EIO, path="partitions/1-0/*.log", times=None)
+    core.fill(partition, 7)
+    core.fill(other, 7)
+    core.advance(3 * SECOND)
+    error = core.archive.archiver.error_of((1, 0))
+    assert fault.fired >= 2
+    assert error is not None
+    assert (error.code, core.archive.archiver.error_of((2, 0))) == ("STORAGE_ERROR", None)
+    assert [name.split("/")[2] for name in core.store.names(".json")] == ["other"]
+    core.expire()
+    assert (partition.start_offset, other.start_offset) == (0, 6)
+    files.faults.clear()
+    core.advance(2 * SECOND)
+    assert len(core.store.names(".json")) == 2

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 
 import pytest
 from tests.helpers.archiving import DEFAULTS, SECOND, ArchivingCore, archived_topic
 from tests.helpers.broker_core import batch, bulk_of, split
+from tests.helpers.faulty_files import FaultyFiles
 
 from tidelog.broker.partition import Partition
+from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.batch import decode_batch
 from tidelog.protocol.messages import FetchPosition, OffsetKind, OffsetQuery
 
@@ -249,6 +252,35 @@ def test_a_topic_deleted_while_it_is_read_answers() -> None:
     again = core.archive.reader.fetch(partition, FetchPosition(partition.topic_id, 0, 0), max_bytes=1).result()
     assert again.result.error is not None
     assert again.result.error.error().code == "UNKNOWN_TOPIC_ID"
+
+
+def test_the_seam_may_move_under_a_reader() -> None:
+    """A reader that goes on while retention removes what it was about to read misses nothing and repeats nothing."""
+    core, _topic, partition = archived_topic()
+    values = core.fill(partition, 9)
+    found: list[bytes | None] = []
+    for first in range(9, 60, 3):
+        fetched = core.fetch_archived(partition, len(found), 1)
+        found += [value for one in split(bulk_of(fetched)) for value in decode_batch(one).values]
+        values += core.fill(partition, 3, first=first)
+        core.expire()
+    assert partition.start_offset > len(found) > 10
+    assert found + core.read_archived(partition, len(found)) == values
+
+
+@pytest.mark.parametrize("operation", ["create", "write_at"])
+def test_a_full_disk_is_an_error_of_the_read(operation: str) -> None:
+    """Where there is no room to fetch a segment the reader is told, leaves nothing behind, and reads it later."""
+    files = FaultyFiles(MemoryFiles())
+    core, partition, values = archived(files=files)
+    fault = files.fail(operation, errno.ENOSPC, path="archive/cache/*")
+    result = core.fetch_archived(partition, 0).result
+    assert fault.fired == 1
+    assert result.error is not None
+    assert (result.error.error().code, result.error.error().retriable) == ("STORAGE_ERROR", False)
+    assert "No space left on device" in result.error.message
+    assert core.files.list_folder("archive/cache") == []
+    assert core.read_archived(partition) == values
 
 
 def test_who_waits_for_the_store_is_told_when_the_broker_stops() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
 from contextlib import suppress
+from pathlib import Path
 
+import pytest
 from tests.helpers.archiving import DEFAULTS, SECOND, ArchivingCore, archived_topic
 from tests.helpers.broker_core import Core, model
 from tests.helpers.object_stores import Died
 from tests.helpers.power_loss import PowerLossFiles
 
+from tidelog.broker.storage.files import DiskFiles
 from tidelog.protocol.errors import ArchiveOffError
 
 
@@ -132,6 +136,24 @@ def test_a_power_loss_takes_nothing_that_is_in_neither_place() -> None:
         assert after.read_archived(partition) == values
         assert partition.start_offset >= 18
     assert deaths >= 20
+
+
+@pytest.mark.parametrize("size", [0, 100, 4096 + 25_000])
+def test_a_segment_that_somebody_cut_is_archived_as_it_is(size: int, tmp_path: Path) -> None:
+    """Of a file that is cut short, to nothing even, what is left is kept, and the rest is named as damaged."""
+    core, _topic, partition = archived_topic(files=DiskFiles(tmp_path))
+    values = core.fill(partition, 13)
+    os.truncate(tmp_path / f"partitions/1-0/messages/{0:020d}.log", size)
+    core.advance(2 * SECOND)
+    (first, _second) = core.archive.entries(core.topic("orders")).result()
+    lost = 2 if size > 4096 else 0
+    assert (first.damaged, first.bytes) == ([(lost, 6)], size)
+    core.expire()
+    assert partition.start_offset == 12
+    assert core.read_archived(partition, 6) == values[6:]
+    error = core.fetch_archived(partition, lost).result.error
+    assert error is not None
+    assert (error.error().code, error.details["start"], error.details["next"]) == ("CORRUPT", lost, 6)
 
 
 def test_a_segment_that_is_damaged_is_archived_as_it_is() -> None:
