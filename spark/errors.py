@@ -21,3 +21,9 @@ class DataLossError(ClientError):
     """Records that a Spark read has to return are gone or damaged; `failOnDataLoss=false` reads what is there."""
 
     code = "DATA_LOSS"
+
+
+class RowError(ClientError, ValueError):
+    """A row that a Spark task writes cannot be sent; the message names it. What the task sent before it stays."""
+
+    code = "INVALID_ROW"

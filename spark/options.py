@@ -202,7 +202,6 @@ class WriteOptions:
     topic: str | None
     """For all rows; without it each row names its topic in a column."""
     partitioner: str
-    sink_id: str | None
     compression: str | None
     durability: str | None
     linger_rows: int
@@ -220,13 +219,14 @@ class WriteOptions:
             raise OptionError(f"deliveryGuarantee: exactly_once {NOT_YET}")
         if given.text("transactionTimeoutMs") is not None:
             raise OptionError("transactionTimeoutMs: is for deliveryGuarantee=exactly_once, which " + NOT_YET)
+        if given.text("sinkId") is not None:
+            raise OptionError("sinkId: is for deliveryGuarantee=exactly_once, which " + NOT_YET)
         compression = given.word("compression", ("none", "zstd"))
         durability = given.word("durability", ("topic", "received", "written", "synced"))
         return cls(
             url=url_of(given),
             topic=topic or path,
             partitioner=given.word("partitioner", ("key", "source")),
-            sink_id=given.text("sinkId"),
             compression=None if compression == "none" else compression,
             durability=None if durability == "topic" else durability,
             linger_rows=given.count("lingerRows", LINGER_ROWS) or LINGER_ROWS,

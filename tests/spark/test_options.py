@@ -58,7 +58,7 @@ def test_what_a_stream_and_a_write_are_without_options() -> None:
     assert (stream.max_offsets_per_trigger, stream.max_wait_s, stream.max_trigger_delay_s) == (None, 0.2, 900.0)
     write = WriteOptions.parse({"url": "localhost", "path": "orders"})
     assert (write.topic, write.partitioner, write.compression, write.durability) == ("orders", "key", None, None)
-    assert (write.linger_rows, write.delivery_timeout_s, write.sink_id) == (10_000, 120.0, None)
+    assert (write.linger_rows, write.delivery_timeout_s) == (10_000, 120.0)
 
 
 def test_names_have_no_case_and_the_broker_three() -> None:

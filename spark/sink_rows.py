@@ -1,0 +1,104 @@
+"""The rows of a task on their way to a producer: joined to a size, apart by topic, never one by one in Python."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .errors import RowError
+from .sink_schema import PARTITION, TOPIC, VALUE
+
+LINGER_BYTES = 8 << 20
+"""Batches are joined up to this, whatever their rows: so much of a task waits beside the producer's buffer."""
+
+_ROW = re.compile(r"[a-z_]+\[([0-9]+)\]: ")
+
+Columns = dict[str, pa.ChunkedArray]
+
+
+class Rows(NamedTuple):
+    """Rows of a task that go to one topic."""
+
+    topic: str
+    columns: Columns
+    places: npt.NDArray[np.int64] | int
+    """The numbers that they have in the task: each, or that of the first, where they follow each other."""
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return len(self.columns[VALUE])
+
+    @property
+    def payload_bytes(self) -> int:
+        """The bytes of their keys and values."""
+        found = (self.columns.get(name) for name in ("key", VALUE))
+        return sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in found if column is not None)
+
+    def place(self, error: Exception) -> int | None:
+        """Return the number in the task of the row that an error of the client names."""
+        match = _ROW.match(str(error))
+        if match is None:
+            return None
+        row = int(match[1])
+        return self.places + row if isinstance(self.places, int) else int(self.places[row])
+
+
+def joined(batches: Iterator[pa.RecordBatch], most_rows: int) -> Iterator[pa.Table]:
+    """Yield the batches of a task, small ones together."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= most_rows or size >= LINGER_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def by_topic(table: pa.Table, first: int, topic: str | None, partitioner: str) -> Iterator[Rows]:
+    """Yield the rows of each topic, `topic` for all of them where it is given. Raises RowError for a row without one.
+
+    `first` is the number in the task of the first row.
+    """
+    columns = {name: table.column(name) for name in table.column_names}
+    if partitioner == "source" and columns[PARTITION].null_count:
+        raise RowError(f"{_shown(first, columns[PARTITION])}: expected a partition, found null")
+    if "timestamp" in columns and columns["timestamp"].null_count:
+        now = pa.scalar(time.time_ns() // 1_000, pa.int64()).cast(columns["timestamp"].type)
+        columns["timestamp"] = pc.fill_null(columns["timestamp"], now)
+    named = columns.pop(TOPIC, None)
+    if topic is not None or named is None:
+        yield Rows(topic or "", columns, first)
+        return
+    if named.null_count:
+        raise RowError(f"{_shown(first, named)}: expected a topic, found null")
+    encoded = named.combine_chunks().dictionary_encode()
+    try:
+        names = encoded.dictionary.to_pylist()
+    except UnicodeDecodeError as error:
+        raise RowError(f"column topic: expected names in UTF-8, found one that is not: {error}") from None
+    if len(names) == 1:
+        yield Rows(names[0], columns, first)
+        return
+    codes = encoded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+        picked = pa.array(rows)
+        yield Rows(names[codes[rows[0]]], {name: each.take(picked) for name, each in columns.items()}, rows + first)
+
+
+def _shown(first: int, column: pa.ChunkedArray) -> str:
+    row = int(np.argmax(pc.is_null(column).to_numpy(zero_copy_only=False)))
+    return f"row {first + row} of the task"
