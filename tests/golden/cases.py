@@ -125,9 +125,10 @@ def deduped_reply() -> bytes:
     return _reply(Api.PRODUCE, messages.ProduceReply(4, 3, [result]), 3)
 
 
-def fetch_request() -> bytes:
-    """A long poll for one partition."""
-    return _request(messages.Fetch([messages.FetchPosition(5, 3, 1000, epoch=3)], max_wait_us=500_000), 4)
+def archived_request() -> bytes:
+    """A long poll for one partition, the archive included."""
+    fetch = messages.Fetch([messages.FetchPosition(5, 3, 1000, epoch=3)], max_wait_us=500_000, archived=True)
+    return _request(fetch, 4)
 
 
 def fetch_reply() -> bytes:
@@ -142,7 +143,7 @@ def error_reply() -> bytes:
     return encode_head(Api.LIST_OFFSETS, Flags.REPLY | Flags.ERROR, 5, messages.encode_error(error), 0)
 
 
-DECODED_ONLY = {"zstd_batch", "produce_reply"}
+DECODED_ONLY = {"zstd_batch", "produce_reply", "fetch_request"}
 """Files whose bytes another zstd, or a struct that gained fields since, would make differently."""
 
 CASES: dict[str, Callable[[], bytes]] = {
@@ -159,7 +160,7 @@ CASES: dict[str, Callable[[], bytes]] = {
         metadata_request,
         produce_request,
         deduped_reply,
-        fetch_request,
+        archived_request,
         fetch_reply,
         error_reply,
     )

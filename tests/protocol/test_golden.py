@@ -9,7 +9,15 @@ from tidelog.protocol import batch
 from tidelog.protocol.batch import Codec
 from tidelog.protocol.connection import ServerConnection
 from tidelog.protocol.frames import decode_frame
-from tidelog.protocol.messages import BatchResult, ProduceReply, decode_error, decode_reply, decode_request
+from tidelog.protocol.messages import (
+    BatchResult,
+    Fetch,
+    FetchPosition,
+    ProduceReply,
+    decode_error,
+    decode_reply,
+    decode_request,
+)
 
 TIME_US = 1_736_866_800_000_000
 
@@ -69,6 +77,16 @@ def test_golden_replies_decode(name: str):
     assert frame.is_reply
     assert type(decode_reply(frame.api, frame.control)).__name__.lower() == name.replace("_", "")
     assert bytes(frame.bulk) == (cases.read("stored_batch") if name == "fetch_reply" else b"")
+
+
+def test_a_golden_fetch_tells_of_the_archive():
+    """A fetch that reads the archive too, and one from before there was any, which does not."""
+    with_archive, plain = (decode_frame(memoryview(cases.read(name))) for name in ("archived_request", "fetch_request"))
+    position = FetchPosition(5, 3, 1000, epoch=3)
+    assert decode_request(with_archive.api, with_archive.control) == Fetch(
+        [position], max_wait_us=500_000, archived=True
+    )
+    assert decode_request(plain.api, plain.control) == Fetch([position], max_wait_us=500_000, archived=False)
 
 
 def test_a_golden_receipt_tells_what_was_left_out():
