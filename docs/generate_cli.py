@@ -21,6 +21,7 @@ from typer.main import get_command
 from tidelog.__main__ import commands
 from tidelog.broker import cli as broker_commands
 from tidelog.client import cli as client_commands
+from tidelog.spark import cli as spark_commands
 
 PAGE = Path(__file__).resolve().parent / "cli.md"
 
@@ -94,7 +95,7 @@ class Command(Protocol):
 
 def page() -> str:
     """Return the whole page."""
-    order = [*broker_commands.MODULES, *client_commands.MODULES]
+    order = [*broker_commands.MODULES, *client_commands.MODULES, *spark_commands.MODULES]
     found = sorted(leaves(get_command(commands())), key=lambda each: order.index(each[0].split()[0]))
     sections = [section(name, command) for name, command in found]
     return INTRODUCTION + "\n".join(sections)

@@ -87,6 +87,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "tidelog.client.blocking.client",
         "tidelog.client.blocking.consumer",
         "tidelog.client.blocking.producer",
+        "tidelog.client.cli",
         "tidelog.client.delivery",
         "tidelog.client.errors",
         "tidelog.client.message",

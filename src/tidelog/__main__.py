@@ -1,4 +1,4 @@
-"""The command `tidelog`: the broker's commands and the client's, joined into one command line.
+"""The command `tidelog`: the broker's commands, the client's and the connector's, joined into one command line.
 
 Only what the typed command needs is loaded: of all commands the module of that one, and nothing for `--version`.
 """
@@ -36,10 +36,12 @@ def commands(verb: str | None = None) -> typer.Typer:
     from .broker import cli as broker_commands
     from .client import cli as client_commands
     from .client.cli.run import new_app
+    from .spark import cli as spark_commands
 
     app = new_app()
     broker_commands.register(app, verb)
     client_commands.register(app, verb)
+    spark_commands.register(app, verb)
     return app
 
 
@@ -47,8 +49,10 @@ def _verb(arguments: Sequence[str]) -> str | None:
     """Return the command that is meant, or None where all must be known: for help, completion and suggestions."""
     from .broker import cli as broker_commands
     from .client import cli as client_commands
+    from .spark import cli as spark_commands
 
-    known = arguments[:1] and (arguments[0] in client_commands.MODULES or arguments[0] in broker_commands.MODULES)
+    modules = client_commands.MODULES | broker_commands.MODULES | spark_commands.MODULES
+    known = arguments[:1] and arguments[0] in modules
     return arguments[0] if known and COMPLETION_VARIABLE not in os.environ else None
 
 

@@ -1,0 +1,233 @@
+"""Copies a range of a topic into another topic: in order within each partition, at a rate, and resumably.
+
+The range is resolved to offsets once. It is written in steps, each one job of Spark with one task for each partition
+and no shuffle, so that the order of a partition is the source's. Progress is kept in a file around each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..connection import client_of
+from ..narrowing import Narrowing
+from ..offsets import Offsets, advance
+from ..options import ReadOptions
+from ..places import Range
+from ..planning import plan
+from .errors import JobFailedError, JobStateError
+from .folder import exclusive, folder_of, made
+from .pacing import Clock, Pace
+from .progress import Copied, Progress, Step, check_same, load, save
+from .range_bounds import Bound, bounds_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ...client.blocking.client import Client
+    from ...client.topic import Topic
+
+Times = tuple[int, int] | None
+Writing = Callable[[Offsets, Offsets, Times], None]
+"""Copies what lies between offsets, of it only records with a producer's time in [from, to) where that is given."""
+
+Telling = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay has done, over all its runs."""
+
+    records: int
+    steps: int
+    """Of this run."""
+    repeated: int
+    """Records that crashes may have written twice, at most."""
+    foreign: int
+    """By how many records the target grew in this run beyond what the steps wrote: other producers, or tasks that
+    Spark ran again."""
+
+
+def replay_topic(
+    spark: SparkSession,
+    source: str,
+    target: str,
+    *,
+    url: str,
+    progress: str | PathLike[str],
+    to_url: str | None = None,
+    start: Bound = "earliest",
+    end: Bound = "latest",
+    by: str = "append_time",
+    rate: float | None = None,
+    step_records: int | None = None,
+    keeps_partitions: bool = True,
+    options: Mapping[str, str] | None = None,
+    sink_options: Mapping[str, str] | None = None,
+    tell: Telling | None = None,
+) -> Replayed:
+    """Copy keys, values, headers, priorities and producers' times of a range into another topic, which exists.
+
+    `progress` is a file of this replay's own: a run after a crash goes on there, and one after the end does nothing.
+    `tell` is called after each step. Raises JobBusyError, JobStateError, JobFailedError, DataLossError,
+    OptionError, and what the client raises.
+    """
+    from .replay_step import copying
+
+    job = ReplayRun(
+        client_of(url), client_of(to_url or url), source, target, start, end, by, keeps_partitions, dict(options or {})
+    )
+    copy = copying(spark, job, url, to_url or url, dict(sink_options or {}))
+    return job.run(folder_of(progress), copy, Pace(rate, step_records, Clock()), tell)
+
+
+class ReplayRun:
+    """One run of a replay."""
+
+    def __init__(
+        self,
+        client: Client,
+        to_client: Client,
+        source: str,
+        target: str,
+        start: Bound = "earliest",
+        end: Bound = "latest",
+        by: str = "append_time",
+        keeps_partitions: bool = True,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.keeps_partitions = keeps_partitions
+        self.options = dict(options or {})
+        self._client = client
+        self._to_client = to_client
+        self._bounds = bounds_of(source, start, end, by)
+        self._read = ReadOptions.parse(
+            {"url": str(client.address), "subscribe": source, **self.options, **self._bounds}
+        )
+
+    def run(self, path: Path, copy: Writing, pace: Pace, tell: Telling | None = None) -> Replayed:
+        """Go on where the file says, to the end."""
+        with exclusive(made(path.parent) / f"{path.name}.lock"):
+            progress, repeats = self._begin(path)
+            steps = foreign = paced = 0
+            while not progress.is_done:
+                step, progress = self._next(path, progress, pace.step_records)
+                size = sum(step.until[place] - offset for place, offset in progress.done.items())
+                copy(progress.offsets(progress.done), progress.offsets(step.until), self._times(progress))
+                grown = self._end_of_target() - step.target_end
+                if self._is_exact and grown < size:
+                    raise JobFailedError(f"expected {self.target} to grow by {size} records, found {grown}")
+                progress = self._done(path, progress, step, size if self._is_exact else min(size, grown))
+                foreign += grown - size if self._is_exact and not repeats else 0
+                repeats, steps = False, steps + 1
+                if tell is not None:
+                    tell(progress)
+                paced += size
+                pace.wait(paced)
+        return Replayed(progress.written, steps, progress.repeated, foreign)
+
+    @property
+    def _filters(self) -> bool:
+        return self._bounds["by"] == "timestamp"
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether every offset of the range is a record to copy."""
+        return self._read.fails_on_data_loss and not self._filters
+
+    def _begin(self, path: Path) -> tuple[Progress, bool]:
+        """Return where to go on, and whether the next step may have been written in part."""
+        source, target = self._topics()
+        copied = Copied(
+            self.source,
+            source.id,
+            self.target,
+            target.id,
+            self._shown("starting"),
+            self._shown("ending"),
+            self._bounds["by"],
+            self.keeps_partitions,
+        )
+        found = load(path)
+        if found is None:
+            ranges = self._plan()
+            starts = {each.place.partition: each.start for each in ranges}
+            ends = {each.place.partition: each.end for each in ranges}
+            found = Progress(copied, starts, ends, dict(starts))
+            save(path, found)
+        check_same(found, copied, path)
+        if found.step is None:
+            return found, False
+        size = sum(found.step.until[place] - offset for place, offset in found.done.items())
+        there = max(0, self._end_of_target() - found.step.target_end)
+        found = msgspec.structs.replace(found, repeated=found.repeated + min(size, there))
+        save(path, found)
+        return found, True
+
+    def _next(self, path: Path, progress: Progress, most: int) -> tuple[Step, Progress]:
+        """Return the step to write, which is in the file by then; one that is there already is written again."""
+        source, target = self._topics()
+        if (source.id, target.id) != (progress.copied.source_id, progress.copied.target_id):
+            raise JobStateError(f"{self.source} or {self.target} was deleted and made again while it was replayed")
+        if progress.step is not None:
+            return progress.step, progress
+        reached = advance(progress.offsets(progress.done), progress.offsets(progress.ends), most)
+        step = Step({place.partition: offset for place, offset in reached.items()}, self._end_of_target())
+        progress = msgspec.structs.replace(progress, step=step)
+        save(path, progress)
+        return step, progress
+
+    @staticmethod
+    def _done(path: Path, progress: Progress, step: Step, size: int) -> Progress:
+        progress = msgspec.structs.replace(progress, done=step.until, step=None, written=progress.written + size)
+        save(path, progress)
+        return progress
+
+    def _topics(self) -> tuple[Topic, Topic]:
+        """Return both topics. Raises JobStateError for a target that cannot take the source's partitions."""
+        (source,) = self._client.topics.list([self.source])
+        (target,) = self._to_client.topics.list([self.target])
+        if source.id == target.id and source.name == target.name and self._same_broker:
+            raise JobStateError(f"expected another topic to replay {self.source} into, found itself")
+        if self.keeps_partitions and len(target.partitions) < len(source.partitions):
+            raise JobStateError(
+                f"{self.target}: expected {len(source.partitions)} partitions or more, as {self.source} has, found"
+                f" {len(target.partitions)}; without keeping partitions keys choose them"
+            )
+        return source, target
+
+    @property
+    def _same_broker(self) -> bool:
+        return str(self._client.address) == str(self._to_client.address)
+
+    def _plan(self) -> list[Range]:
+        ranges = plan(self._client, self._read, Narrowing())
+        if len({each.place for each in ranges}) != len(ranges):
+            raise ValueError("options: expected none that split partitions, whose order would be lost")
+        return ranges
+
+    def _times(self, progress: Progress) -> Times:
+        """Return which producers' times are copied, where bounds are of those."""
+        if not self._filters:
+            return None
+        from ..bounds import Moment
+
+        start, end = self._read.starting.point, self._read.ending.point
+        low = start.time_us if isinstance(start, Moment) else -(1 << 62)
+        high = end.time_us if isinstance(end, Moment) else (1 << 62) - 1
+        return low, high
+
+    def _end_of_target(self) -> int:
+        """Return how many records the target has ever had."""
+        (target,) = self._to_client.topics.list([self.target])
+        return sum(each.end_offset for each in target.partitions)
+
+    def _shown(self, side: str) -> str:
+        return next((text for name, text in self._bounds.items() if name.startswith(side)), "")

@@ -1,0 +1,53 @@
+"""What the archive job uses of pyarrow.parquet, which has no types of its own."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from . import Schema, Table
+
+class Statistics:
+    @property
+    def has_min_max(self) -> bool: ...
+    @property
+    def min_raw(self) -> int: ...
+    @property
+    def max_raw(self) -> int: ...
+
+class ColumnChunkMetaData:
+    @property
+    def path_in_schema(self) -> str: ...
+    @property
+    def statistics(self) -> Statistics | None: ...
+
+class RowGroupMetaData:
+    def column(self, index: int) -> ColumnChunkMetaData: ...
+
+class FileMetaData:
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def num_columns(self) -> int: ...
+    @property
+    def num_row_groups(self) -> int: ...
+    @property
+    def metadata(self) -> dict[bytes, bytes] | None: ...
+    def row_group(self, index: int) -> RowGroupMetaData: ...
+
+class ParquetWriter:
+    def __init__(
+        self,
+        where: BinaryIO,
+        schema: Schema,
+        *,
+        compression: str = ...,
+        use_dictionary: bool | list[str] = ...,
+        write_statistics: bool | list[str] = ...,
+    ) -> None: ...
+    def write_table(self, table: Table, row_group_size: int | None = None) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+def read_metadata(where: Path) -> FileMetaData: ...
