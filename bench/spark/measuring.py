@@ -94,12 +94,12 @@ def _line(name: str, speeds: Sequence[float], memory: PeakMemory | None) -> Line
 
 def _ratios(samples: Mapping[str, Sequence[float]]) -> Iterator[Line]:
     for target in TARGETS:
-        mine, theirs = samples.get(target.case), samples.get(target.to)
-        if mine is not None and theirs is not None:
-            ratios = [one / other for one, other in zip(mine, theirs, strict=True)]
+        if {target.case, *target.to} <= samples.keys():
+            others = [min(speeds) for speeds in zip(*(samples[name] for name in target.to), strict=True)]
+            ratios = [one / other for one, other in zip(samples[target.case], others, strict=True)]
             value = statistics.median(ratios)
             yield {
-                "figure": f"{target.case} / {target.to}",
+                "figure": f"{target.case} / {' or '.join(target.to)}",
                 "value": round(value, 3),
                 "low": round(min(ratios), 3),
                 "high": round(max(ratios), 3),
