@@ -84,13 +84,16 @@ OPTIONS = (
 PATH = "path"
 """What Spark makes of the argument of load(), save() and start(): the topic."""
 
+OF_SPARK = frozenset({"checkpointlocation", "queryname"})
+"""What Spark keeps among the options of a stream that is written, for itself."""
+
 _BY_LOWER_NAME = {option.name.lower(): option for option in OPTIONS}
 
 
 def check_names(given: dict[str, str], use: Use) -> None:
     """Raise OptionError for a name that is not known, with the nearest, or that means nothing to this use."""
     for name in given:
-        if name == PATH:
+        if name == PATH or (name in OF_SPARK and use is Use.WRITE):
             continue
         option = _BY_LOWER_NAME.get(name)
         if option is None:
