@@ -28,6 +28,7 @@ from tidelog import (
     Receipt,
     ReceiptBatch,
     TidelogError,
+    protocol,
 )
 from tidelog.client.core.bounds import By, Moment
 from tidelog.protocol import errors
@@ -41,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("children_find_the_tests")
 def all_errors(kind: type[TidelogError] = TidelogError) -> list[type[TidelogError]]:
     """Return the tree of errors that a client can meet; other tests may have loaded the broker's and commands' own."""
     below = [found for child in kind.__subclasses__() for found in all_errors(child)]
-    return [each for each in [kind, *below] if each.__module__ == errors.__name__]
+    return [each for each in [kind, *below] if each.__module__.startswith(f"{protocol.__name__}.")]
 
 
 def shown(thing: Any) -> Any:
