@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import cast
@@ -79,6 +79,12 @@ def parse_time(text: str, option: str) -> Moment:
 def parse_starting(given: Mapping[str, str], default: Edge, *, is_batch: bool) -> Bounds:
     """Read where a read begins from lower-cased options. Raises OptionError."""
     found = _parse(given, "starting", default)
+    wanted = "startingOffsetsByTimestampStrategy"
+    # A range of time in which a partition has nothing is empty; a stream that begins in the future would not be.
+    strategy = given.get(wanted.lower(), "latest" if is_batch else "error").lower()
+    if strategy not in ("error", "latest"):
+        raise OptionError(f"{wanted}: expected error or latest, found {strategy!r}")
+    found = replace(found, latest_if_none=strategy == "latest")
     if is_batch and (found.point is Edge.LATEST or Edge.LATEST in found.single.values()):
         raise OptionError("startingOffsets: expected earliest, offsets or a time in a batch read, found latest")
     return found
@@ -109,19 +115,15 @@ def parse_assign(text: str) -> tuple[Place, ...]:
 
 
 def _parse(given: Mapping[str, str], side: str, default: Edge) -> Bounds:
-    strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
-    if strategy not in ("error", "latest"):
-        raise OptionError(f"startingOffsetsByTimestampStrategy: expected error or latest, found {strategy!r}")
-    is_latest = strategy == "latest"
     if (text := given.get(f"{side}timestamp")) is not None:
-        return Bounds(parse_time(text, f"{side}Timestamp"), {}, is_latest)
+        return Bounds(parse_time(text, f"{side}Timestamp"), {})
     if (text := given.get(f"{side}offsetsbytimestamp")) is not None:
-        return Bounds(default, _times(text, f"{side}OffsetsByTimestamp"), is_latest)
+        return Bounds(default, _times(text, f"{side}OffsetsByTimestamp"))
     text = given.get(f"{side}offsets", default.value).strip()
     if text.startswith("{"):
-        return Bounds(default, _offsets(text, f"{side}Offsets"), is_latest)
+        return Bounds(default, _offsets(text, f"{side}Offsets"))
     try:
-        return Bounds(Edge(text.lower()), {}, is_latest)
+        return Bounds(Edge(text.lower()), {})
     except ValueError:
         raise OptionError(
             f'{side}Offsets: expected earliest, latest or JSON such as {{"orders": {{"0": 23}}}}, found {text!r};'

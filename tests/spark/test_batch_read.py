@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.broker_process import BrokerProcess, broker_process
+from tests.helpers.markdown import blocks_of
 from tidelog import Client
-from tidelog.spark import TidelogDataSource, register
+from tidelog.spark import TidelogDataSource, recommended_conf, register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -200,6 +201,24 @@ def test_registering_by_hand_changes_nothing(
     client.topics.create("hand", partitions=1)
     client.produce("hand", b"v")
     assert load("hand").count() == 1
+
+
+def test_the_first_example_of_the_documentation_runs(
+    spark: SparkSession, broker: BrokerProcess, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first program of docs/spark.md, as it stands but for the address."""
+    client.topics.create("orders", partitions=2)
+    client.produce("orders", "o-1 paid")
+    block = blocks_of(Path(__file__).parents[2] / "docs/spark.md")[0]
+    assert block.language == "python"
+    before = {name: spark.conf.get(name, None) for name in recommended_conf()}
+    try:
+        exec(block.text.replace("tidelog://localhost:9440", broker.url), {})
+    finally:
+        for name, setting in before.items():
+            if spark.conf.isModifiable(name):
+                spark.conf.unset(name) if setting is None else spark.conf.set(name, setting)
+    assert "o-1 paid" in capsys.readouterr().out
 
 
 # -- faults --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tests.helpers.archiving_process import fill as fill_archive
 from tests.helpers.broker_process import BrokerProcess, broker_process
 from tests.helpers.stored_data import flip
 from tidelog import Client, TimedOutError, UnknownPartitionError
-from tidelog.spark.errors import DataLossError
+from tidelog.spark.errors import DataLossError, OptionError
 from tidelog.spark.fetching import Fetching
 from tidelog.spark.narrowing import Narrowing
 from tidelog.spark.options import ReadOptions, Selection
@@ -87,10 +87,10 @@ def test_a_plan_is_exact_and_stays(broker: BrokerProcess, client: Client) -> Non
     pieces = planned(broker, "plan", minPartitions="5", startingOffsets='{"plan": {"0": 4}}')
     assert sum(each.size for each in pieces) == 7 + 10
     assert len(pieces) == 5
-    assert (
-        planned(broker, "plan", startingTimestamp="2100-01-01T00:00:00Z", startingOffsetsByTimestampStrategy="latest")
-        == []
-    )
+    future = {"startingTimestamp": "2100-01-01T00:00:00Z"}
+    assert planned(broker, "plan", **future) == []
+    with pytest.raises(OptionError, match="plan/0: expected a record at or after the starting time, found none"):
+        planned(broker, "plan", **future, startingOffsetsByTimestampStrategy="error")
 
 
 def test_by_timestamp_every_record_is_looked_at(broker: BrokerProcess, client: Client) -> None:

@@ -26,7 +26,7 @@ def test_what_a_read_is_without_options() -> None:
     assert read() == ReadOptions(
         url="localhost",
         selection=Selection(topics=("orders",)),
-        starting=Bounds(Edge.EARLIEST, {}),
+        starting=Bounds(Edge.EARLIEST, {}, latest_if_none=True),
         ending=Bounds(Edge.LATEST, {}),
         by_timestamp=False,
         columns=(),
@@ -156,15 +156,15 @@ def test_times_are_exact() -> None:
         "2101-01-01T01:00:00+01:00": 4_133_980_800_000_000,
     }
     for text, expected in moments.items():
-        assert read(startingTimestamp=text).starting == Bounds(Moment(expected), {})
+        assert read(startingTimestamp=text).starting == Bounds(Moment(expected), {}, latest_if_none=True)
     both = read(
         startingTimestamp="0",
         startingOffsets='{"orders": {"0": 5}}',
         endingOffsetsByTimestamp='{"orders": {"1": 7, "2": "1970-01-01T00:00:01Z"}}',
         endingOffsets='{"orders": {"0": 5}}',
-        startingOffsetsByTimestampStrategy="latest",
+        startingOffsetsByTimestampStrategy="error",
     )
-    assert both.starting == Bounds(Moment(0), {}, latest_if_none=True)
+    assert both.starting == Bounds(Moment(0), {}, latest_if_none=False)
     assert both.ending.single == {Place("orders", 1): Moment(7000), Place("orders", 2): Moment(1_000_000)}
     assert both.ending.of(Place("orders", 0)) is Edge.LATEST
 
