@@ -158,28 +158,42 @@ class ArchiveReader:
         return answer
 
     def _offsets(self, partition: Partition, query: OffsetQuery) -> Flow[OffsetAnswer]:
+        kind, time_us = query.kind, query.time_us
+        local: OffsetAnswer | None = None
+        if kind not in (OffsetKind.EARLIEST, OffsetKind.TIMESTAMP):
+            local = yield from self._local(partition, query)
+            # Behind its first record the log decides by itself: what is archived was appended before.
+            if kind is OffsetKind.LATEST or local.error is not None or local.offset > local.start_offset:
+                return self._widened(partition, local)
         catalog = yield from self._catalogs.of(self._place_of(partition))
-        log_start, time_us = partition.start_offset, query.time_us
-        below = [entry for entry in catalog.entries if entry.base_offset < log_start and entry.batches]
         start = _start_of(catalog, partition)
-        if query.kind is OffsetKind.EARLIEST:
+        if kind is OffsetKind.EARLIEST:
             return self._answer(partition, start, start)
-        if query.kind is OffsetKind.APPEND_TIME:
-            late = [entry for entry in below if entry.last_append_us >= time_us]
-            found = yield from self._search(partition, late, partial(_first_at_append_time, time_us))
-        elif query.kind is OffsetKind.TIMESTAMP:
-            late = [entry for entry in below if entry.max_timestamp_us >= time_us]
-            found = yield from self._search(partition, late, partial(_first_at_timestamp, time_us))
-        else:
-            found = None
+        found = yield from self._find(partition, catalog, kind, time_us)
         if found is not None:
             return self._answer(partition, found, start)
-        local = yield from self._local(partition, query)
-        if query.kind is OffsetKind.TIMESTAMP_END and local.error is None and local.offset <= log_start:
-            early = [entry for entry in reversed(below) if entry.min_timestamp_us < time_us]
-            last = yield from self._search(partition, early, partial(_last_below_timestamp, time_us))
-            return self._answer(partition, start if last is None else last + 1, start)
-        return OffsetAnswer(local.offset, min(start, local.start_offset), local.end_offset, local.epoch, local.error)
+        if kind is OffsetKind.TIMESTAMP_END:
+            return self._answer(partition, start, start)
+        return self._widened(partition, local or (yield from self._local(partition, query)))
+
+    def _find(self, partition: Partition, catalog: Catalog, kind: OffsetKind, time_us: int) -> Flow[int | None]:
+        """Look an offset up by time among what is archived and not in the log."""
+        below = [entry for entry in catalog.entries if entry.base_offset < partition.start_offset and entry.batches]
+        if kind is OffsetKind.APPEND_TIME:
+            late = [entry for entry in below if entry.last_append_us >= time_us]
+            return (yield from self._search(partition, late, partial(_first_at_append_time, time_us)))
+        if kind is OffsetKind.TIMESTAMP:
+            late = [entry for entry in below if entry.max_timestamp_us >= time_us]
+            return (yield from self._search(partition, late, partial(_first_at_timestamp, time_us)))
+        early = [entry for entry in reversed(below) if entry.min_timestamp_us < time_us]
+        last = yield from self._search(partition, early, partial(_last_below_timestamp, time_us))
+        return None if last is None else last + 1
+
+    def _widened(self, partition: Partition, local: OffsetAnswer) -> OffsetAnswer:
+        """Return the log's answer; the valid range begins in the archive, as far as that is known."""
+        catalog = self._catalogs.known((partition.topic_id, partition.index))
+        start = local.start_offset if catalog is None else min(_start_of(catalog, partition), local.start_offset)
+        return OffsetAnswer(local.offset, start, local.end_offset, local.epoch, local.error)
 
     def _search(self, partition: Partition, entries: Iterable[Entry], find: Find) -> Flow[int | None]:
         """Look into one segment after the other until something is found."""

@@ -250,3 +250,27 @@ def test_the_client_s_variable_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> N
 def test_yaml_cannot_run_code(tmp_path: Path) -> None:
     """A configuration is data: tags that make objects are refused."""
     assert "is not YAML" in problems(tmp_path, "log: !!python/object/apply:os.system ['true']")[0]
+
+
+def test_the_options_of_the_archive_are_a_mapping_of_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names and values from a file or as one mapping in the environment; what is none never shows what it holds."""
+    path = file_of(tmp_path, "archive: {url: 's3://b', options: {allow_http: true, port: 9000, region: eu}}")
+    assert load(path).archive.options == {"allow_http": "true", "port": "9000", "region": "eu"}
+    monkeypatch.setenv("TIDELOG_ARCHIVE__OPTIONS", "{region: us}")
+    assert load(path).archive.options == {"region": "us"}
+    monkeypatch.setenv("TIDELOG_ARCHIVE__URL", "none")
+    assert load(path).archive.url is None
+    monkeypatch.setenv("TIDELOG_ARCHIVE__OPTIONS", "hush")
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert [str(problem) for problem in caught.value.problems] == [
+        "archive.options: expected names with their values, as in {region: eu-west-1}, found something else"
+        " (from TIDELOG_ARCHIVE__OPTIONS)"
+    ]
+    monkeypatch.delenv("TIDELOG_ARCHIVE__OPTIONS")
+    monkeypatch.delenv("TIDELOG_ARCHIVE__URL")
+    assert problems(tmp_path, "archive: {url: nowhere, part_bytes: 1MiB, options: {key: [hush]}}") == [
+        "archive.url: expected a url such as file:///var/archive or s3://bucket/prefix, found 'nowhere'",
+        "archive.options: key: expected text, found something else",
+        "archive.part_bytes: expected at least 5MiB, found 1MiB",
+    ]

@@ -153,3 +153,13 @@ def test_nothing_archived_is_exit_code_3(cli: CommandLine, store: str) -> None:
     for verb in ("list", "verify"):
         assert cli.run("archive", verb, "empty", code=3).error == "tidelog: NOT_FOUND: nothing of empty is archived"
     assert cli.run("archive", "list", "empty", "--store", store, code=3).code == 3
+
+
+@pytest.mark.parametrize("verb", [["list"], ["run"], ["verify"], ["expire", "--deleted", "--yes"]])
+def test_a_broker_without_an_archive_is_one_line(tidelog: CommandLine, topic: str, verb: list[str]) -> None:
+    """Each verb says that this broker has no archive, and which key would give it one."""
+    del topic  # it is there, so that there is something to list
+    found = tidelog.run("archive", *verb, code=1)
+    assert found.error == (
+        "tidelog: ARCHIVE_OFF: expected a broker with an archive (archive.url), found none configured"
+    )

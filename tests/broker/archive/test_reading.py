@@ -185,6 +185,23 @@ def test_a_store_that_is_away_is_an_error_and_later_none() -> None:
     assert core.fetch_archived(partition, 0).result.error is None  # it is in the cache now
 
 
+def test_what_the_log_knows_needs_no_store() -> None:
+    """Lookups that the log decides, and reads of what is in it, work while the store is away from the start on."""
+    core, partition, values = archived()
+    moment = _append_time(core, partition, 25)
+    core.store.go_away()
+    again = core.next_archiving(core.files)
+    partition = again.topic("orders").partition(0)
+    assert again.offset_of(partition, OffsetKind.LATEST).offset == 27
+    assert again.offset_of(partition, OffsetKind.APPEND_TIME, moment).offset == 25
+    assert again.offset_of(partition, OffsetKind.TIMESTAMP_END, 26_000).offset == 26
+    assert again.read_archived(partition, 25) == values[25:]
+    for kind in (OffsetKind.EARLIEST, OffsetKind.TIMESTAMP):
+        error = again.offset_of(partition, kind, 26_000).error
+        assert error is not None
+        assert error.error().code == "ARCHIVE_UNAVAILABLE"
+
+
 def test_the_cache_is_bounded() -> None:
     """Segments are let go of when the cache is full, and a cache of nothing holds the one that is read."""
     core, partition, values = archived(cache_bytes=130_000)
