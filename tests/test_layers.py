@@ -207,6 +207,23 @@ def test_the_core_is_pure(file: str) -> None:
     assert not wrong
 
 
+PLAIN_SPARK = tuple(f"spark/{name}.py" for name in ("bounds", "given", "offsets", "option_table", "places"))
+
+
+@pytest.mark.parametrize("file", PLAIN_SPARK)
+def test_what_the_connector_decides_about_offsets_is_plain(file: str) -> None:
+    """It knows no Spark, no broker, no clock: of tidelog errors alone."""
+    refused = PURE_STDLIB_REFUSED | {"os", "pyspark", "pyarrow", "numpy"}
+    wrong = [
+        f"{used.place} imports {used.name}"
+        for used in imports_of(file)
+        if used.name.split(".")[0] in refused
+        or (within(used.name, "tidelog") and not within(used.name, "tidelog.spark", "tidelog.client.errors"))
+    ]
+    assert files_of(file) == [file]
+    assert not wrong
+
+
 def test_relative_imports_inside_the_packages() -> None:
     """Inside the packages imports are relative, so that a folder can be read without knowing its outer name."""
     wrong = [

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
     GreaterThan,
     GreaterThanOrEqual,
     In,
+    InputPartition,
     IsNotNull,
     LessThan,
     LessThanOrEqual,
@@ -25,6 +26,7 @@ from pyspark.sql.datasource import (
 from tidelog.spark.narrowing import Narrowing
 from tidelog.spark.options import ReadOptions
 from tidelog.spark.places import Place, Range
+from tidelog.spark.reading import RangePartition
 from tidelog.spark.schema import ALL_COLUMNS, schema_of
 from tidelog.spark.source import TidelogBatchReader, batch_reader
 
@@ -168,3 +170,12 @@ def test_utc_is_what_timestamps_count_in() -> None:
     """The microsecond after another's is another."""
     first = datetime(1970, 7, 21, 14, 9, 16, 146413, tzinfo=UTC)
     assert Narrowing.of([EqualTo(("timestamp",), first)]).times == (17_417_356_146_413, 17_417_356_146_414)
+
+
+def test_what_travels_to_a_task_arrives() -> None:
+    """A reader and the range of a task are the same in another process; without a range a task yields nothing."""
+    wanted = Range(Place("a", 0), 5, 9, 2, 7, (1, 2))
+    partition = pickle.loads(pickle.dumps(RangePartition(wanted)))
+    assert (partition.range, repr(partition)) == (wanted, "RangePartition(a/0 offsets 5 to 9)")
+    reader = pickle.loads(pickle.dumps(make_reader()))
+    assert [*reader.read(InputPartition(None))] == []
