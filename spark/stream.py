@@ -187,7 +187,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _settle(self, before: StreamOffset, seen: Seen) -> Settled:
         origins = self._lookout.origins(seen) if before.is_new and not seen.gone else {}
-        settled = settle(before, seen, origins)
+        settled = settle(before, seen, origins, fails=self._options.read.fails_on_data_loss)
         self._tell(settled.losses)
         for place in settled.held:
             self._warn_once(f"{place}: the broker has no answer for it; it stays at offset {settled.next[place]}")

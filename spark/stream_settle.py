@@ -60,13 +60,14 @@ class Settled:
         return StreamOffset(ends, self.made, self.begins)
 
 
-def settle(start: StreamOffset, seen: Seen, origins: Mapping[Place, int]) -> Settled:
+def settle(start: StreamOffset, seen: Seen, origins: Mapping[Place, int], *, fails: bool = True) -> Settled:
     """Return where a stream that ended at `start` goes on; `origins` is where a new one begins.
 
-    Raises UnknownTopicError for a topic that was asked for and never was there.
+    Raises UnknownTopicError for a topic that was asked for and never was there; where losses do not fail it, it may be
+    one that was left behind, and may be made again.
     """
     for topic, error in seen.gone.items():
-        if topic not in {place.topic for place in start.next}:
+        if (fails or start.is_new) and topic not in {place.topic for place in start.next}:
             raise error
     found = Settled({}, {}, {}, [], [], [])
     for topic in sorted({place.topic for place in start.next}):

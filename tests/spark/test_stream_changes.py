@@ -67,6 +67,11 @@ def test_a_topic_made_again_is_lost_data(
     client.topics.delete("s-again")
     assert query.step() == []
     assert json.loads(query.log[-1]) == {"@topics": {}}
+    assert query.step() is None
+    client.topics.create("s-again", partitions=1)
+    fill(client, "s-again", 1)
+    assert query.step() == [(0, 0)]
+    assert query.step() is None
 
 
 def test_a_topic_of_a_pattern_that_is_gone(broker: BrokerProcess, client: Client) -> None:
@@ -237,3 +242,16 @@ def test_a_partition_that_cannot_be_served_is_not_an_empty_one(own_broker: Broke
         assert client.topics.reopen("t") == [1]
         query.restart()
         assert query.step() == [(1, 2), (1, 3)]
+
+
+def test_topics_of_a_namespace(broker: BrokerProcess, client: Client) -> None:
+    """The url's namespace is that of names without one; losses are told by the full name."""
+    client.topics.create("shop/s-orders", partitions=1)
+    fill(client, "shop/s-orders", 2)
+    query = Query(f"{broker.url}/shop", "s-orders", startingOffsets="earliest", maxWaitMs="20")
+    assert query.step() == [(0, 0), (0, 1)]
+    assert query.step() is None
+    assert json.loads(query.log[0])["shop/s-orders"] == {"0": 2}
+    client.topics.delete("shop/s-orders")
+    with pytest.raises(DataLossError, match="shop/s-orders: the topic was deleted"):
+        query.step()

@@ -85,6 +85,10 @@ def test_a_topic_that_never_was_there() -> None:
     error = UnknownTopicError('no topic "ordres", do you mean "orders"?')
     with pytest.raises(UnknownTopicError, match="do you mean"):
         settle(START, Seen(HELD, MADE, {"ordres": error}), {})
+    with pytest.raises(UnknownTopicError):
+        settle(NEW, Seen(HELD, MADE, {"ordres": error}), {A: 0, B: 0}, fails=False)
+    left = settle(START, Seen(HELD, MADE, {"ordres": error}), {}, fails=False)
+    assert (left.next, left.losses) == (START.next, [])
     dropped = settle(START, Seen({N: Available(0, 3)}, {"new": 8}), {})
     assert (dropped.dropped, dropped.next, dropped.losses) == (["orders"], {N: 0}, [])
     assert dropped.changes(START)
