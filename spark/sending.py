@@ -16,7 +16,8 @@ from ..client.errors import CannotConnectError, ConnectionLostError, TidelogErro
 from .connection import client_of
 from .errors import RowError
 from .options import WriteOptions
-from .sink_rows import Rows
+from .sink_rows import Rows, priority_runs
+from .sink_schema import PRIORITY
 from .sink_tally import Tally
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ LONGEST_PAUSE_S = 1.0
 """Between attempts to reach a broker that is not there; the client's own pauses are about as long."""
 
 PING_S = 5.0
+
+_NO_ROW = "no row"
 
 _sendings: dict[tuple[int, WriteOptions], Sending] = {}
 """By process: what came by a fork is its parent's."""
@@ -46,11 +49,13 @@ class Sending:
             on_delivery=self._delivered,
         )
         self.tally = Tally()
+        self._last_priority: int | str | None = _NO_ROW
 
     def begin(self) -> None:
         """Begin a task: wait until the broker answers. Raises CannotConnectError and the like once `deliveryTimeoutMs`
         are over."""
         self.tally = Tally()
+        self._last_priority = _NO_ROW
         until = time.monotonic() + self._options.delivery_timeout_s
         pause = FIRST_PAUSE_S
         while True:
@@ -77,6 +82,15 @@ class Sending:
         self.tally.payload_bytes += rows.payload_bytes
         if self.tally.error is not None:
             self.finish()
+
+    def send_in_order(self, rows: Rows, task: int) -> None:
+        """Send rows so that they are stored in their order, whatever their priorities: one priority after the other."""
+        for run in priority_runs(rows):
+            priority = None if PRIORITY not in run.columns else run.columns[PRIORITY][0].as_py()
+            if self._last_priority not in (_NO_ROW, priority):
+                self.finish()
+            self._last_priority = priority
+            self.send(run, task)
 
     def finish(self) -> None:
         """Return once everything is stored. Raises DeliveryError for what is not."""

@@ -94,7 +94,10 @@ def write_task(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Sink
                 sending = sending_of(options)
                 sending.begin()
             for rows in by_topic(table, first, options.topic, options.partitioner):
-                sending.send(rows, task)
+                if options.partitioner == "source":
+                    sending.send_in_order(rows, task)
+                else:
+                    sending.send(rows, task)
             first += table.num_rows
         if sending is not None:
             sending.finish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,10 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .errors import RowError
-from .sink_schema import PARTITION, TOPIC, VALUE
+from .sink_schema import PARTITION, PRIORITY, TOPIC, VALUE
 
 LINGER_BYTES = 8 << 20
 """Batches are joined up to this, whatever their rows: so much of a task waits beside the producer's buffer."""
+
+NO_PRIORITY = -1
+"""A null, which is a priority of its own: whatever the client takes it for."""
 
 _ROW = re.compile(r"[a-z_]+\[([0-9]+)\]: ")
 
@@ -97,6 +101,26 @@ def by_topic(table: pa.Table, first: int, topic: str | None, partitioner: str) -
     for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         picked = pa.array(rows)
         yield Rows(names[codes[rows[0]]], {name: each.take(picked) for name, each in columns.items()}, rows + first)
+
+
+def priority_runs(rows: Rows) -> list[Rows]:
+    """Return rows in pieces, in their order, in each of which all have one priority.
+
+    A producer has a batch for each priority, so pieces stay in order only if each is stored before the next is sent.
+    """
+    priorities = rows.columns.get(PRIORITY)
+    if priorities is None or len(priorities) < 2:
+        return [rows]
+    numbers = pc.fill_null(priorities.cast(pa.int64()), NO_PRIORITY).to_numpy()
+    edges = [0, *(int(at) for at in np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
+    if len(edges) == 2:
+        return [rows]
+    return [_piece(rows, start, stop) for start, stop in pairwise(edges)]
+
+
+def _piece(rows: Rows, start: int, stop: int) -> Rows:
+    places = rows.places + start if isinstance(rows.places, int) else rows.places[start:stop]
+    return Rows(rows.topic, {name: each.slice(start, stop - start) for name, each in rows.columns.items()}, places)
 
 
 def _shown(first: int, column: pa.ChunkedArray) -> str:

@@ -23,6 +23,7 @@ from .options import WriteOptions
 VALUE = "value"
 TOPIC = "topic"
 PARTITION = "partition"
+PRIORITY = "priority"
 
 _TEXT = (BinaryType, StringType)
 _NUMBERS = (ByteType, ShortType, IntegerType)
@@ -32,7 +33,7 @@ _COLUMNS: Mapping[str, tuple[str, tuple[type[DataType], ...]]] = {
     "key": ("binary or string", _TEXT),
     VALUE: ("binary or string", _TEXT),
     "headers": (_HEADERS, ()),
-    "priority": ("tinyint, smallint or int", _NUMBERS),
+    PRIORITY: ("tinyint, smallint or int", _NUMBERS),
     PARTITION: ("tinyint, smallint or int", _NUMBERS),
     TOPIC: ("string", (StringType,)),
     "timestamp": ("timestamp", (TimestampType,)),
