@@ -57,6 +57,12 @@ RateFlag = Annotated[
     float | None,
     typer.Option("--rate", parser=parse_rate, metavar="N", help="The most records a second [default: no limit]."),
 ]
+Once = Annotated[
+    bool,
+    typer.Option(
+        "--once", help="Give each message a dedup id: what a repeated run writes again is left out by the target."
+    ),
+]
 ByKey = Annotated[
     bool, typer.Option("--by-key", help="Let keys choose the target's partitions, and do not keep the source's.")
 ]
@@ -144,6 +150,7 @@ def replay(
     by: ByTime = "append_time",
     rate: RateFlag = None,
     by_key: ByKey = False,
+    once: Once = False,
     to_url: ToUrl = None,
     option: Options = None,
     master: Master = None,
@@ -174,6 +181,7 @@ def replay(
                 by=by,
                 rate=rate,
                 keeps_partitions=not by_key,
+                once=once,
                 options=_options(option, timeout),
                 tell=_tell,
             )

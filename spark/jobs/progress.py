@@ -31,6 +31,7 @@ class Copied(msgspec.Struct, frozen=True):
     ending: str
     by: str
     keeps_partitions: bool
+    once: bool
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -44,6 +45,8 @@ class Progress(msgspec.Struct, frozen=True):
     """Of a replay: offsets by partition of the source, ends exclusive."""
 
     copied: Copied
+    id: str
+    """Dedup ids begin with it, so that two replays of the same records are two."""
     starts: dict[int, int]
     ends: dict[int, int]
     done: dict[int, int]
@@ -51,7 +54,7 @@ class Progress(msgspec.Struct, frozen=True):
     written: int = 0
     """Records, without what was repeated."""
     repeated: int = 0
-    """Records that may be in the target twice, at most."""
+    """Records by which the target grew more than it should have while steps were written again."""
     format: str = FORMAT
     version: int = VERSION
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import msgspec
 
+from ..bounds import Moment
 from ..connection import client_of
 from ..narrowing import Narrowing
 from ..offsets import Offsets, advance
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from ...client.topic import Topic
 
 Times = tuple[int, int] | None
-Writing = Callable[[Offsets, Offsets, Times], None]
+Writing = Callable[[Progress, Offsets, Offsets, Times], None]
 """Copies what lies between offsets, of it only records with a producer's time in [from, to) where that is given."""
 
 Telling = Callable[[Progress], None]
@@ -47,7 +49,7 @@ class Replayed:
     steps: int
     """Of this run."""
     repeated: int
-    """Records that crashes may have written twice, at most."""
+    """Records that are in the target twice because runs were killed, at most: other producers' count too."""
     foreign: int
     """By how many records the target grew in this run beyond what the steps wrote: other producers, or tasks that
     Spark ran again."""
@@ -67,6 +69,7 @@ def replay_topic(
     rate: float | None = None,
     step_records: int | None = None,
     keeps_partitions: bool = True,
+    once: bool = False,
     options: Mapping[str, str] | None = None,
     sink_options: Mapping[str, str] | None = None,
     tell: Telling | None = None,
@@ -74,13 +77,15 @@ def replay_topic(
     """Copy keys, values, headers, priorities and producers' times of a range into another topic, which exists.
 
     `progress` is a file of this replay's own: a run after a crash goes on there, and one after the end does nothing.
+    With `once` each message has a dedup id, so that what is written again is left out within the target's
+    `dedup_window`; the broker remembers up to `dedup_max_ids` of them.
     `tell` is called after each step. Raises JobBusyError, JobStateError, JobFailedError, DataLossError,
     OptionError, and what the client raises.
     """
     from .replay_step import copying
 
     job = ReplayRun(
-        client_of(url), client_of(to_url or url), source, target, start, end, by, keeps_partitions, dict(options or {})
+        client_of(url), client_of(to_url or url), source, target, start, end, by, keeps_partitions, once, options
     )
     copy = copying(spark, job, url, to_url or url, dict(sink_options or {}))
     return job.run(folder_of(progress), copy, Pace(rate, step_records, Clock()), tell)
@@ -99,11 +104,13 @@ class ReplayRun:
         end: Bound = "latest",
         by: str = "append_time",
         keeps_partitions: bool = True,
+        once: bool = False,
         options: Mapping[str, str] | None = None,
     ) -> None:
         self.source = source
         self.target = target
         self.keeps_partitions = keeps_partitions
+        self.once = once
         self.options = dict(options or {})
         self._client = client
         self._to_client = to_client
@@ -120,12 +127,15 @@ class ReplayRun:
             while not progress.is_done:
                 step, progress = self._next(path, progress, pace.step_records)
                 size = sum(step.until[place] - offset for place, offset in progress.done.items())
-                copy(progress.offsets(progress.done), progress.offsets(step.until), self._times(progress))
+                before = self._end_of_target() - step.target_end
+                copy(progress, progress.offsets(progress.done), progress.offsets(step.until), self._times())
                 grown = self._end_of_target() - step.target_end
                 if self._is_exact and grown < size:
                     raise JobFailedError(f"expected {self.target} to grow by {size} records, found {grown}")
-                progress = self._done(path, progress, step, size if self._is_exact else min(size, grown))
-                foreign += grown - size if self._is_exact and not repeats else 0
+                written = size if self._is_exact else min(size, grown)
+                extra = grown - size if self._is_exact else before
+                progress = self._done(path, progress, step, written, extra if repeats else 0)
+                foreign += 0 if repeats else extra
                 repeats, steps = False, steps + 1
                 if tell is not None:
                     tell(progress)
@@ -154,22 +164,17 @@ class ReplayRun:
             self._shown("ending"),
             self._bounds["by"],
             self.keeps_partitions,
+            self.once,
         )
         found = load(path)
         if found is None:
             ranges = self._plan()
             starts = {each.place.partition: each.start for each in ranges}
             ends = {each.place.partition: each.end for each in ranges}
-            found = Progress(copied, starts, ends, dict(starts))
+            found = Progress(copied, uuid4().hex, starts, ends, dict(starts))
             save(path, found)
         check_same(found, copied, path)
-        if found.step is None:
-            return found, False
-        size = sum(found.step.until[place] - offset for place, offset in found.done.items())
-        there = max(0, self._end_of_target() - found.step.target_end)
-        found = msgspec.structs.replace(found, repeated=found.repeated + min(size, there))
-        save(path, found)
-        return found, True
+        return found, found.step is not None
 
     def _next(self, path: Path, progress: Progress, most: int) -> tuple[Step, Progress]:
         """Return the step to write, which is in the file by then; one that is there already is written again."""
@@ -185,8 +190,14 @@ class ReplayRun:
         return step, progress
 
     @staticmethod
-    def _done(path: Path, progress: Progress, step: Step, size: int) -> Progress:
-        progress = msgspec.structs.replace(progress, done=step.until, step=None, written=progress.written + size)
+    def _done(path: Path, progress: Progress, step: Step, written: int, repeated: int) -> Progress:
+        progress = msgspec.structs.replace(
+            progress,
+            done=step.until,
+            step=None,
+            written=progress.written + written,
+            repeated=progress.repeated + repeated,
+        )
         save(path, progress)
         return progress
 
@@ -213,12 +224,10 @@ class ReplayRun:
             raise ValueError("options: expected none that split partitions, whose order would be lost")
         return ranges
 
-    def _times(self, progress: Progress) -> Times:
+    def _times(self) -> Times:
         """Return which producers' times are copied, where bounds are of those."""
         if not self._filters:
             return None
-        from ..bounds import Moment
-
         start, end = self._read.starting.point, self._read.ending.point
         low = start.time_us if isinstance(start, Moment) else -(1 << 62)
         high = end.time_us if isinstance(end, Moment) else (1 << 62) - 1

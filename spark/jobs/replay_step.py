@@ -12,6 +12,7 @@ from .running import spark_errors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from .progress import Progress
     from .replay import ReplayRun, Times, Writing
 
 COPIED = ("key", "value", "partition", "timestamp", "headers", "priority")
@@ -20,12 +21,12 @@ COPIED = ("key", "value", "partition", "timestamp", "headers", "priority")
 def copying(spark: SparkSession, job: ReplayRun, url: str, to_url: str, sink_options: dict[str, str]) -> Writing:
     """Return what copies the records between two offsets. It raises JobFailedError."""
 
-    def copy(start: Offsets, end: Offsets, times: Times) -> None:
+    def copy(progress: Progress, start: Offsets, end: Offsets, times: Times) -> None:
         from pyspark.sql import functions
 
         places = [place for place in start if end[place] > start[place]]
         assign = {job.source: [place.partition for place in places]}
-        columns = COPIED if job.keeps_partitions else [name for name in COPIED if name != "partition"]
+        columns = [*COPIED, "offset"] if job.once else COPIED
         given = {
             **job.options,
             "url": url,
@@ -39,7 +40,13 @@ def copying(spark: SparkSession, job: ReplayRun, url: str, to_url: str, sink_opt
             if times is not None:
                 stamp = functions.unix_micros("timestamp")
                 frame = frame.where((stamp >= times[0]) & (stamp < times[1]))
+            if job.once:
+                dedup_id = functions.concat_ws("/", functions.lit(progress.id), "partition", "offset")
+                frame = frame.withColumn("dedup_id", dedup_id).drop("offset")
+            if not job.keeps_partitions:
+                frame = frame.drop("partition")
             sink = frame.write.format("tidelog").mode("append").options(**sink_options)
+            sink = sink.option("partitioner", "source" if job.keeps_partitions else "key")
             sink.option("url", to_url).option("topic", job.target).save()
 
     return copy

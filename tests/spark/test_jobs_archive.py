@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -272,6 +273,7 @@ def test_what_retention_took_is_told(broker: BrokerProcess, client: Client, tmp_
     deadline = datetime.now(UTC).timestamp() + 20
     while client.topics.describe("archive-lost").partitions[0].start_offset <= 100:
         assert datetime.now(UTC).timestamp() < deadline
+        time.sleep(0.02)
     start = client.topics.describe("archive-lost").partitions[0].start_offset
     with pytest.raises(DataLossError, match=f"expected offsets 100 to 600, found {start} to 600"):
         run(broker, tmp_path, "archive-lost")
