@@ -73,6 +73,10 @@ def check_store(url: str, options: Mapping[str, str]) -> None:
         raise ConfigError(
             [Problem("archive.url", "needs obstore, which is not installed: pip install 'tidelog[archive]'")]
         ) from None
+    if url.lower().startswith("memory:"):
+        raise ConfigError(
+            [Problem("archive.url", "expected a store that outlives the broker, found one in its memory")]
+        )
     if _local_folder(url) is None:
         _remote(url, options, 1)
     elif options:

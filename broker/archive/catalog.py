@@ -29,6 +29,7 @@ class Catalog:
         self.notes = list(notes)
         self._entries = sorted(entries, key=lambda entry: entry.base_offset)
         self._bad = sorted(bad, key=lambda one: one.base_offset)
+        self._joined: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         return f"<Catalog of {self.title}: {len(self._entries)} segments from {self.start} to {self.end}>"
@@ -76,6 +77,19 @@ class Catalog:
         """Return the entry that begins at an offset."""
         entry = self._at(base_offset)
         return entry if entry is not None and entry.base_offset == base_offset else None
+
+    def joined_start(self, log_start: int) -> int:
+        """Return from where on archive and log have every offset, damaged ones counted: behind the last hole."""
+        if self._joined is None or self._joined[0] != log_start:
+            offset = log_start
+            ranges: list[tuple[int, int | None]] = [(one.base_offset, one.end_offset) for one in self._entries]
+            ranges += [(one.base_offset, None) for one in self._bad]  # it ends where the next begins
+            for base, end in sorted(ranges, key=lambda one: one[0], reverse=True):
+                if base < offset and end is not None and end < offset:
+                    break
+                offset = min(offset, base)
+            self._joined = (log_start, offset)
+        return self._joined[1]
 
     def reach(self, offset: int) -> int:
         """Return up to where everything from `offset` on is archived without a hole."""
@@ -135,6 +149,7 @@ class Catalog:
 
     def add(self, entry: Entry) -> None:
         """Take in an entry, in place of one with the same base."""
+        self._joined = None
         self._bad = [one for one in self._bad if one.base_offset != entry.base_offset]
         place = bisect_left(self._entries, entry.base_offset, key=lambda one: one.base_offset)
         is_there = place < len(self._entries) and self._entries[place].base_offset == entry.base_offset
@@ -142,5 +157,6 @@ class Catalog:
 
     def forget(self, entries: Iterable[Entry]) -> None:
         """Take out what was removed from the archive."""
+        self._joined = None
         bases = {entry.base_offset for entry in entries}
         self._entries = [entry for entry in self._entries if entry.base_offset not in bases]

@@ -96,7 +96,7 @@ class ArchiveReader:
             position.topic_id,
             position.partition,
             next_offset,
-            catalog.start,
+            _start_of(catalog, partition),
             partition.visible_offset,
             sum(piece.length for piece in slices),
         )
@@ -222,7 +222,7 @@ def _missing(entry: Entry) -> TidelogError:
 
 
 def _start_of(catalog: Catalog, partition: Partition) -> int:
-    return partition.start_offset if catalog.is_empty else min(catalog.start, partition.start_offset)
+    return catalog.joined_start(partition.start_offset)
 
 
 def _first_at_append_time(time_us: int, segment: Segment, _damage: Damage) -> int | None:

@@ -99,7 +99,7 @@ EFFECTS: dict[str, tuple[Observation, Given, object, object]] = {
     "topics.dedup_window": (within(sent_twice), {"dedup_window": "0s"}, 1, 2),
     "topics.dedup_scope": (setting("dedup_scope"), {"dedup_scope": "topic"}, "partition", "topic"),
     "topics.dedup_max_ids": (within(ids_kept), {"dedup_max_ids": 2}, 3, 2),
-    "archive.url": (archive_listed, {"url": "memory:///"}, "ARCHIVE_OFF", None),
+    "archive.url": (archive_listed, {"url": "file:///..."}, "ARCHIVE_OFF", None),
     "archive.options": (region_of_the_store, {"options": {"region": "eu-west-1"}}, None, "eu-west-1"),
     "archive.topics": (in_force("archive"), {"topics": False}, "on", "off"),
     "archive.interval": (archived_soon, {"interval": "1d"}, True, False),

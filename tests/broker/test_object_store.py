@@ -183,6 +183,7 @@ def test_a_store_without_conditional_requests_is_looked_at_first(
     ("url", "options", "problem"),
     [
         ("foo://bar", {}, 'archive.url: Generic URL error: Unable to recognise URL "foo://bar"'),
+        ("memory:///", {}, "archive.url: expected a store that outlives the broker"),
         ("file://relative/path", {}, "archive.url: expected file:///folder with three slashes"),
         ("file:///tmp/x", {"region": "x"}, "archive.options: expected none for a folder, found region"),
         ("s3://bucket", {"bogus": "1"}, "archive.options: Configuration key: 'bogus' is not valid for store 'S3'."),

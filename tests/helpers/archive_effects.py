@@ -22,9 +22,9 @@ def archiving(sections: dict[str, Given], path: Path) -> dict[str, Given]:
     return {**sections, "archive": {"url": url, **sections.get("archive", {})}}
 
 
-async def archive_listed(sections: dict[str, Given], _path: Path) -> object:
-    """What a broker answers who is asked what it has archived."""
-    async with running_broker(sections) as running:
+async def archive_listed(sections: dict[str, Given], path: Path) -> object:
+    """What a broker answers who is asked what it has archived; a url is that of a folder of the test's own."""
+    async with running_broker(archiving({}, path) if sections else {}) as running:
         peer = await running.greeted()
         await running.topic(peer)
         error = (await peer.ask(ListArchive("default/t"))).error

@@ -150,7 +150,8 @@ def test_an_entry_that_rots_when_the_log_has_gone_on_is_damage() -> None:
 
 
 def test_a_hole_says_where_reading_goes_on() -> None:
-    """What retention removed while the archive was off is out of range, and the range given begins behind it."""
+    """What retention removed while the archive was off is out of range, and the range given begins behind it, as the
+    earliest offset does: from there on nothing is missing."""
     core, partition, _values = archived(13)
     core.wait(core.topics.alter("default/orders", settings={"archive": "off"}))
     core.fill(partition, 12, first=13)
@@ -161,6 +162,8 @@ def test_a_hole_says_where_reading_goes_on() -> None:
     core.expire()
     assert partition.start_offset == 36
     assert error_at(core, partition, 12) == ("OFFSET_OUT_OF_RANGE", 24, 37)
+    assert core.offset_of(partition, OffsetKind.EARLIEST).offset == 24
+    assert core.fetch_archived(partition, 0).result.next_offset == 6
     assert core.fetch_archived(partition, 24).result.next_offset == 30
 
 
