@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ..client.blocking.client import Client
+from .last_resort import warn_at_least
 
 _clients: dict[tuple[str, int], Client] = {}
 """By url and process: one that came by a fork is not used."""
@@ -19,5 +20,6 @@ def client_of(url: str) -> Client:
     key = (url, os.getpid())
     found = _clients.get(key)
     if found is None:
+        warn_at_least()
         found = _clients[key] = Client(url, client_name=f"spark-{os.getpid()}")
     return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -192,6 +194,31 @@ def test_what_retention_removes_under_a_read_is_lost_data(
     assert found == [*range(found[0], 5000)]
     assert found[0] >= start > 0
     assert f"passed over up to {found[0]:,} records" in caplog.text
+
+
+def test_what_is_passed_over_is_told_where_nobody_listens(broker: BrokerProcess, client: Client) -> None:
+    """In a process without logging, as a task's is, it is on standard error; where a program listens, only there."""
+    client.topics.create("told", partitions=1)
+    fill(client, "told", 100)
+    program = f"""
+import logging, sys
+from tidelog.spark.options import ReadOptions
+from tidelog.spark.places import Place, Range
+from tidelog.spark.reading import RangePartition, read_partition
+from tidelog.spark.schema import schema_of
+if sys.argv[1:]:
+    logging.basicConfig(format="listener: %(message)s")
+options = {{"url": {broker.url!r}, "subscribe": "told", "failOnDataLoss": "false", "fetchTimeoutMs": "300"}}
+wanted = RangePartition(Range(Place("told", 0), 0, 130))
+print(sum(b.num_rows for b in read_partition(wanted, ReadOptions.parse(options), schema_of(None, ["offset"]))))
+"""
+    told = (
+        "told/0 offsets 0 to 130, found at offset 100: the partition ends at offset 100; passed over up to 30 records"
+    )
+    for arguments, prefix in (((), "WARNING tidelog.spark: expected "), (("listen",), "listener: expected ")):
+        run = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+        assert (run.returncode, run.stdout) == (0, "100\n"), run.stderr
+        assert [line for line in run.stderr.splitlines() if "told/0" in line] == [prefix + told]
 
 
 def test_a_topic_made_again_is_another(broker: BrokerProcess, client: Client) -> None:
