@@ -30,7 +30,7 @@ MAX_WAIT_S = 0.2
 """How long a stream waits in the broker for something new: idle queries ask five times a second."""
 
 LONGEST_WAIT_S = 60.0
-"""A query that is stopped ends only after such a wait."""
+"""What a broker takes; a new topic that a pattern matches is noticed only after such a wait."""
 
 LINGER_ROWS = 10_000
 DELIVERY_TIMEOUT_S = 120.0
