@@ -6,7 +6,7 @@ Importing this loads pyarrow, so nothing imports it before such a column is give
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,11 @@ MAX_FLAT_BYTES = (1 << 31) - 1
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
+Number = TypeVar("Number", np.int32, np.int64)
+
+
+_WIDE: np.dtype[np.int64] = np.dtype("<i8")
+_NARROW: np.dtype[np.int32] = np.dtype("<i4")
 
 
 class Integers(NamedTuple):
@@ -37,7 +42,7 @@ class HeaderFault(NamedTuple):
     row: int
     name: str | None
     """The name that may not be, None for one that is missing."""
-    count: int
+    in_row: int
     """How many headers the row has."""
 
 
@@ -69,9 +74,9 @@ def _flat(array: pa.Array) -> BinaryColumn | list[bytes | str | None]:
     if offsets.dtype.itemsize > 4:
         start, end = int(offsets[0]), int(offsets[-1])
         if end - start > MAX_FLAT_BYTES:
-            return array.to_pylist()
-        data, offsets = data[start:end], (offsets - start).astype("<i4")
-    return BinaryColumn(offsets, data, None if valid is None else pack_bits(valid))
+            return cast("list[bytes | str | None]", array.to_pylist())
+        data, offsets = data[start:end], offsets - start
+    return BinaryColumn(offsets.astype("<i4", copy=False), data, None if valid is None else pack_bits(valid))
 
 
 def headers(column: object) -> HeaderColumns:
@@ -90,6 +95,7 @@ def headers(column: object) -> HeaderColumns:
         raise _no_headers(kind)
     if not (_is_text(fields[0].type) and (_is_text(fields[1].type) or _is_bytes(fields[1].type))):
         raise _no_headers(kind)
+    assert isinstance(items, pa.StructArray)
     names, values = items.flatten()
     bounds = np.zeros(len(array) + 1, dtype="<i4")
     np.cumsum(pc.fill_null(pc.list_value_length(array), 0).to_numpy(), out=bounds[1:])
@@ -131,7 +137,7 @@ def times(column: object) -> npt.NDArray[np.datetime64]:
     array = _one_array(column, "timestamps")
     if not pa.types.is_timestamp(array.type):
         raise TypeError(f"timestamps: expected an Arrow column of timestamps, found {array.type}; cast it first")
-    found = _fixed(array, np.dtype("<i8"))
+    found = _fixed(array, _WIDE)
     valid = _valid(array)
     if valid is not None:
         found = np.where(valid, found, np.iinfo(np.int64).min)
@@ -150,7 +156,7 @@ def integers(column: object, name: str) -> Integers:
         found = pc.fill_null(array, 0).cast(pa.int64())
     except pa.ArrowInvalid as error:
         raise ValueError(f"{name}: expected whole numbers of 64 bits with sign: {error}") from None
-    return Integers(_fixed(found, np.dtype("<i8")), valid)
+    return Integers(_fixed(found, _WIDE), valid)
 
 
 def rows(column: object, name: str) -> list[object]:
@@ -184,10 +190,10 @@ def _plain(array: pa.Array) -> pa.Array:
 
 
 def _offsets(array: pa.Array) -> npt.NDArray[np.int32] | npt.NDArray[np.int64]:
-    return _fixed(array, np.dtype("<i8" if _is_large(array.type) else "<i4"), extra=1)
+    return _fixed(array, _WIDE, extra=1) if _is_large(array.type) else _fixed(array, _NARROW, extra=1)
 
 
-def _fixed(array: pa.Array, dtype: np.dtype[np.generic], extra: int = 0) -> npt.NDArray[np.int64]:
+def _fixed(array: pa.Array, dtype: np.dtype[Number], extra: int = 0) -> npt.NDArray[Number]:
     """Return the second buffer of an array, as numbers."""
     found = np.frombuffer(array.buffers()[1] or b"", dtype=dtype)
     return found[array.offset : array.offset + len(array) + extra]

@@ -52,5 +52,5 @@ def _pick_slowly(column: Flat, rows: Int64s) -> Flat:
     lengths = column.offsets[1:][rows] - starts
     ends = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum(lengths, out=ends[1:])
-    places = np.arange(ends[-1]) - np.repeat(ends[:-1] - starts, lengths)
+    places: Int64s = np.arange(int(ends[-1]), dtype=np.int64) - np.repeat(ends[:-1] - starts, lengths)
     return Flat(ends.astype("<i4"), np.frombuffer(column.data, dtype=np.uint8)[places].tobytes())

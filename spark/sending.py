@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import Literal, cast
 
 from ..client.delivery import DeliveryReport
 from ..client.errors import CannotConnectError, ConnectionLostError, TidelogError, TimedOutError
@@ -19,9 +19,6 @@ from .options import WriteOptions
 from .sink_rows import Rows, priority_runs
 from .sink_schema import PRIORITY
 from .sink_tally import Tally
-
-if TYPE_CHECKING:
-    from ..client.core.words import CompressionWord, DurabilityWord
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
@@ -42,8 +39,8 @@ class Sending:
         self._options = options
         self._client = client_of(options.url)
         self._producer = self._client.producer(
-            compression=cast("CompressionWord | None", options.compression),
-            durability=cast("DurabilityWord | None", options.durability),
+            compression=cast('Literal["zstd"] | None', options.compression),
+            durability=cast('Literal["received", "written", "synced"] | None', options.durability),
             max_block=options.delivery_timeout_s,
             delivery_timeout=options.delivery_timeout_s,
             on_delivery=self._delivered,

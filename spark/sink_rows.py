@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +34,6 @@ class Rows(NamedTuple):
     columns: Columns
     places: npt.NDArray[np.int64] | int
     """The numbers that they have in the task: each, or that of the first, where they follow each other."""
-
-    @property
-    def count(self) -> int:
-        """How many they are."""
-        return len(self.columns[VALUE])
 
     @property
     def payload_bytes(self) -> int:
@@ -90,7 +85,7 @@ def by_topic(table: pa.Table, first: int, topic: str | None, partitioner: str) -
         raise RowError(f"{_shown(first, named)}: expected a topic, found null")
     encoded = named.combine_chunks().dictionary_encode()
     try:
-        names = encoded.dictionary.to_pylist()
+        names = cast("list[str]", encoded.dictionary.to_pylist())
     except UnicodeDecodeError as error:
         raise RowError(f"column topic: expected names in UTF-8, found one that is not: {error}") from None
     if len(names) == 1:

@@ -184,7 +184,7 @@ class ColumnContents:
 
     rows: Table
     priorities: int | Int64s
-    asked: int | Int64s | None
+    asked: Chosen | None
     """The partition of all rows, or of each; NO_PARTITION where none was asked for."""
 
     @classmethod

@@ -80,7 +80,7 @@ def to_header_columns(column: Arrow) -> HeaderColumns:
         raise ValueError(f"{where}: expected a name in every header, found null")
     check_header_name(fault.name, where)
     raise InvalidRequestError(
-        f"{where}: expected at most {MAX_HEADERS_PER_MESSAGE} headers in a message, found {fault.count}",
+        f"{where}: expected at most {MAX_HEADERS_PER_MESSAGE} headers in a message, found {fault.in_row}",
         stored=False,
         limit=MAX_HEADERS_PER_MESSAGE,
     )
