@@ -33,7 +33,7 @@ from . import runtime
 from .archived import list_archived
 from .change import change
 from .session import Session
-from .waiting import wait_for_records
+from .waiting import check_position, wait_for_records
 
 Partitions = list[int]
 TopicList = list[Topic]
@@ -182,6 +182,13 @@ class AsyncTopics:
         wait_s = seconds("duration", duration)
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         await wait_for_records(session, offsets, wait_s, deadline.later(wait_s))
+
+    async def check(self, name: str, partition: int, *, epoch: int, offset: int, timeout: Timeout = DEFAULT) -> None:
+        """Raise TruncatedError if a partition lost records that were before an offset when it was in an epoch (its
+        `TopicPartition.epoch` at that time): after a power loss others may have their offsets. OffsetOutOfRangeError
+        where retention has removed what is at the offset; UnknownTopicError, UnknownPartitionError."""
+        session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        await check_position(session, name, partition, epoch, offset, deadline)
 
     async def archived(self, name: str, *, timeout: Timeout = DEFAULT) -> SegmentList:
         """Return the archived segments of a topic, by partition and offset: the same as `client.archive.list`."""

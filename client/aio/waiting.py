@@ -1,4 +1,4 @@
-"""Waiting until a topic has something new, without reading it."""
+"""What the broker tells a reader that keeps its own offsets, without reading: that more is there, or less than was."""
 
 from __future__ import annotations
 
@@ -37,3 +37,20 @@ async def wait_for_records(
         if any(found.error is not None for found in reply.results):
             for name in names:  # one may be gone, or made again
                 session.directory.forget(name)
+
+
+async def check_position(
+    session: Session, name: str, partition: int, epoch: int, offset: int, deadline: Deadline
+) -> None:
+    """Raise TruncatedError if a log has lost records before this offset since it was in this epoch."""
+    at = check_count("offset", offset, 0, MAX_OFFSET)
+    index, seen = to_partition(partition), check_count("epoch", epoch, 1)
+    topic = await session.topic(name, deadline)
+    request = Fetch([FetchPosition(topic.id, index, at, seen, max_bytes=1)], max_bytes=1)
+    reply = (await session.link.call(request, deadline)).message
+    assert isinstance(reply, FetchReply)
+    for result in reply.results:
+        if result.error is not None:
+            with session.lock:
+                session.directory.forget(topic.name)
+            raise result.error.error()

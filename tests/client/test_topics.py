@@ -15,6 +15,7 @@ from tidelog import (
     InvalidTopicError,
     NotFoundError,
     TopicExistsError,
+    TruncatedError,
     UnknownTopicError,
 )
 from tidelog.protocol.api import Api
@@ -199,3 +200,23 @@ async def test_waiting_for_what_is_new(world: World) -> None:
         await client.topics.create("t", partitions=1)
         await client.produce("t", b"", partition=0)
         await client.topics.wait({("t", 0): 0}, duration=30)
+
+
+@everywhere
+async def test_a_reader_that_keeps_its_offsets_finds_out_that_less_survived(world: World) -> None:
+    """TRUNCATED with where the log ends for it, and nothing while all is there."""
+    async with world.client() as client:
+        await client.topics.create("t", partitions=1)
+        await client.produce_many("t", [b""] * 30)
+        epoch = (await client.topics.describe("t")).partitions[0].epoch
+        await client.topics.check("t", 0, epoch=epoch, offset=30)
+        world.broker.do(lambda: setattr(world.broker.store.topic("t").partitions[0], "truncated_at", 20))
+        with pytest.raises(TruncatedError) as caught:
+            await client.topics.check("t", 0, epoch=epoch, offset=30)
+        assert caught.value.details["end"] == 20
+        await client.topics.check("t", 0, epoch=epoch, offset=20)
+        for wrong in ({"epoch": 0, "offset": 1}, {"epoch": 1, "offset": -1}):
+            with pytest.raises(ValueError, match="expected a whole number"):
+                await client.topics.check("t", 0, **wrong)
+        with pytest.raises(UnknownTopicError):
+            await client.topics.check("nothing", 0, epoch=1, offset=0)
