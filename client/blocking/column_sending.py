@@ -4,24 +4,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Generic
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Generic
+
+import numpy as np
+import numpy.typing as npt
 
 from ...protocol.errors import BufferFullError, ClosedError
 from ..codec import Encoder, Taken, encoded_columns
-from ..core.arguments import check_options
 from ..core.columns import Columns
 from ..core.contents import ColumnContents
+from ..core.data import Data
 from ..core.deadline import Deadline
 from ..core.given import Arrow
-from ..core.options import ManyOptions
 from ..core.producing import ProducerOptions
+from ..core.record import DedupId
+from ..headers import HeadersInput
 from . import runtime
 from .background import Background
 from .sender import with_details
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 PORTION_DIVISOR = 4
 """Columns of more than so small a part of the buffer are taken in parts, so that the next is made while one is sent."""
@@ -38,7 +40,18 @@ class ColumnSending(Generic[Taken]):
         """Return what does the work. Raises ClosedError, ForkedError, WrongLoopError."""
         raise NotImplementedError
 
-    def send_many(self, topic: str, values: Iterable[Taken] | Arrow, **options: Unpack[ManyOptions]) -> None:
+    def send_many(
+        self,
+        topic: str,
+        values: Iterable[Taken] | Arrow,
+        *,
+        keys: Iterable[Data] | Arrow | None = None,
+        headers: Iterable[HeadersInput | None] | Arrow | None = None,
+        priority: int | Sequence[int] | Arrow = 4,
+        partition: int | Sequence[int] | Arrow | None = None,
+        timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow | None = None,
+        dedup_ids: Iterable[DedupId | None] | Arrow | None = None,
+    ) -> None:
         """Take many messages, each column with one entry for each value, as `produce_many` does; they go out at once,
         behind what was sent before.
 
@@ -47,11 +60,18 @@ class ColumnSending(Generic[Taken]):
         nothing was taken; but of what is more than a quarter of `buffer_bytes`, the first `error.details["taken"]` rows
         were when it is BufferFullError.
         """
-        check_options("send_many", options, ManyOptions.__annotations__)
         background = self._usable()
         dispatcher = background.dispatcher
-        given, options["headers"] = encoded_columns(self._encoder, values, options.get("headers"))
-        columns = Columns(given, **options)
+        given, headers = encoded_columns(self._encoder, values, headers)
+        columns = Columns(
+            given,
+            keys=keys,
+            headers=headers,
+            priority=priority,
+            partition=partition,
+            timestamps=timestamps,
+            dedup_ids=dedup_ids,
+        )
         deadline = deadline_of(self._options.max_block)
         intake = dispatcher.open(topic, columns.highest_partition, 0, deadline)
         found = intake.topic

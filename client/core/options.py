@@ -59,17 +59,6 @@ class ColumnOptions(TypedDict, total=False):
     timeout: Timeout
 
 
-class ManyOptions(TypedDict, total=False):
-    """Of a producer's `send_many`."""
-
-    keys: Iterable[Data] | Arrow | None
-    headers: Iterable[HeadersInput | None] | Arrow | None
-    priority: int | Sequence[int] | Arrow
-    partition: int | Sequence[int] | Arrow | None
-    timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow | None
-    dedup_ids: Iterable[DedupId | None] | Arrow | None
-
-
 class MessageOptions(TypedDict, total=False):
     """Of a producer's `send`."""
 
