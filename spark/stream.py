@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -56,6 +57,10 @@ class Looks(Protocol):
         """Return the same, with what became of known topics that are missing."""
         ...
 
+    def find_cuts(self, positions: Mapping[Place, tuple[int, int]]) -> Offsets:
+        """Return where logs end that lost what was before an offset since they were in an epoch."""
+        ...
+
     def origins(self, seen: Seen) -> Offsets:
         """Return where a new stream begins."""
         ...
@@ -90,6 +95,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What there was when a run began that takes what is available now."""
         self._seen: Seen | None = None
         self._warned: set[str] = set()
+        self._cut: Offsets = {}
+        self._asked: object = None
+        """What it was asked for last."""
 
     def __repr__(self) -> str:
         return f"<TidelogStreamReader {self._options.read.selection}>"
@@ -151,7 +159,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         read = self._options.read
         places = [place for place, last in after.next.items() if after.start_of(place, before) < last]
-        seen = self._lookout.look_at(places)
+        seen = self._with_cuts(self._lookout.look_at(places), after)
         ranges, losses = ranges_of(before, after, seen)
         self._tell(losses)
         pieces = split(
@@ -183,7 +191,22 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._seen = self._lookout.look(before.next)
         else:
             self._seen = self._target = self._lookout.confirm(self._target, before.next)
-        return self._seen
+        return self._with_cuts(self._seen, before)
+
+    def _with_cuts(self, seen: Seen, before: StreamOffset) -> Seen:
+        """Return the same, with where logs lost what was read of them: asked for once whenever a log's epoch rises."""
+        positions = {
+            place: (epoch, before.next[place])
+            for place, epoch in before.epochs.items()
+            if place in seen.available
+            and place in before.next
+            and before.made.get(place.topic) == seen.made[place.topic]
+            and epoch != seen.epochs.get(place)
+        }
+        asked = (positions, {place: seen.epochs.get(place) for place in positions})
+        if asked != self._asked:
+            self._cut, self._asked = self._lookout.find_cuts(positions) if positions else {}, asked
+        return replace(seen, cut=self._cut)
 
     def _settle(self, before: StreamOffset, seen: Seen) -> Settled:
         origins = self._lookout.origins(seen) if before.is_new and not seen.gone else {}

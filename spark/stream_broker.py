@@ -6,10 +6,17 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TypeVar
 
 from ..client.blocking.client import Client
-from ..client.errors import TidelogError, TimedOutError, UnknownPartitionError, UnknownTopicError
+from ..client.errors import (
+    TidelogError,
+    TimedOutError,
+    TruncatedError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from ..client.topic import Topic
 from .fetching import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from .offsets import Offsets
@@ -60,7 +67,7 @@ class Lookout:
                 raise UnknownPartitionError(f"assign: expected partitions that exist, found {place}")
         chosen = {place: held for place, held in seen.available.items() if place in selection.places}
         unserved = seen.unserved.intersection(selection.places)
-        return Seen(chosen, seen.made, seen.gone, unserved, is_whole=False)
+        return Seen(chosen, seen.made, seen.gone, unserved, seen.epochs, is_whole=False)
 
     def look_at(self, places: Iterable[Place]) -> Seen:
         """Return what there is of topics, selected or not, that have these partitions."""
@@ -83,7 +90,18 @@ class Lookout:
             seen.made | found.made,
             seen.gone | found.gone,
             seen.unserved | found.unserved,
+            seen.epochs | found.epochs,
         )
+
+    def find_cuts(self, positions: Mapping[Place, tuple[int, int]]) -> Offsets:
+        """Return where logs end for a reader that was at an offset in an epoch, for those that lost what was before
+        it. One request each: it is asked only after a broker has started again."""
+        found: Offsets = {}
+        for place, (epoch, offset) in sorted(positions.items()):
+            end = self._ask([place], partial(self._survived, place, epoch, offset))
+            if end is not None:
+                found[place] = end
+        return found
 
     def origins(self, seen: Seen) -> Offsets:
         """Return where a new stream begins. Raises OptionError, and what keeps a partition from being served."""
@@ -104,6 +122,17 @@ class Lookout:
         except TidelogError:  # whatever it is, the next look meets it and says it
             seconds = min(FIRST_PAUSE_S, seconds)
         time.sleep(max(0.0, min(seconds, until - time.monotonic())))
+
+    def _survived(self, place: Place, epoch: int, offset: int, timeout: float) -> int | None:
+        try:
+            self._client.topics.check(*place, epoch=epoch, offset=offset, timeout=timeout)
+        except TruncatedError as error:
+            end = error.details.get("end")
+            return end if isinstance(end, int) else None
+        except TidelogError as error:
+            if error.retriable:
+                raise
+        return None  # what else is wrong there is for those who read there
 
     def _by_name(self, names: Iterable[str], known: Iterable[Place]) -> Seen:
         names = [*names]
@@ -154,4 +183,5 @@ class Lookout:
 def _seen(topics: Iterable[Topic], gone: dict[str, UnknownTopicError]) -> Seen:
     topics = [*topics]
     made = {topic.name: (topic.created - _EPOCH) // _MICROSECOND for topic in topics}
-    return Seen(available_of(topics), made, gone, unserved_of(topics))
+    epochs = {Place(topic.name, each.index): each.epoch for topic in topics for each in topic.partitions if each.epoch}
+    return Seen(available_of(topics), made, gone, unserved_of(topics), epochs)

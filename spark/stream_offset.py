@@ -2,6 +2,7 @@
 
     {"orders": {"0": 23, "1": 40},             the next offset to read
      "@topics": {"orders": 1736866800000000},  when each topic was made, in microseconds: one made again is another
+     "@epochs": {"orders": {"0": 3, "1": 3}},  in which epoch each log was: what it lost since is told
      "@from": {"orders": {"1": 0}}}            where partitions begin that are first seen here; left out where none is
 
 No topic's name has an `@`. A stream that has not begun is `{}`: its first batch says where it begins, so Spark's own
@@ -18,7 +19,7 @@ from .errors import OptionError
 from .offsets import Offsets, from_json, to_json
 from .places import Place
 
-TOPICS, FROM = "@topics", "@from"
+TOPICS, EPOCHS, FROM = "@topics", "@epochs", "@from"
 
 Json = dict[str, dict[str, int] | dict[str, dict[str, int]]]
 
@@ -32,6 +33,8 @@ class StreamOffset:
     """When each topic was made, in microseconds."""
     begins: Offsets = field(default_factory=Offsets)
     """Where this batch begins in partitions in which it is not where the last one ended."""
+    epochs: Offsets = field(default_factory=Offsets)
+    """In which epoch each partition's log was."""
     is_new: bool = False
     """Whether nothing was ever logged of the stream."""
 
@@ -44,8 +47,9 @@ class StreamOffset:
         if self.is_new:
             return {}
         found: Json = {**to_json(self.next), TOPICS: dict(sorted(self.made.items()))}
-        if self.begins:
-            found[FROM] = to_json(self.begins)
+        for name, entries in ((EPOCHS, self.epochs), (FROM, self.begins)):
+            if entries:
+                found[name] = to_json(entries)
         return found
 
     @classmethod
@@ -53,8 +57,9 @@ class StreamOffset:
         """Read what `to_json` wrote. Raises OptionError for anything else, as a checkpoint may be of another source."""
         if not found:
             return NEW
-        plain = {name: entry for name, entry in found.items() if name not in (TOPICS, FROM)}
-        return cls(from_json(plain), _made_from(found.get(TOPICS, {})), from_json(_mapping(found.get(FROM, {}))))
+        plain = {name: entry for name, entry in found.items() if name not in (TOPICS, EPOCHS, FROM)}
+        begins, epochs = (from_json(_mapping(found.get(name, {}))) for name in (FROM, EPOCHS))
+        return cls(from_json(plain), _made_from(found.get(TOPICS, {})), begins, epochs)
 
 
 NEW = StreamOffset(is_new=True)

@@ -27,6 +27,10 @@ class Seen:
     """Topics that it was asked for by name and does not have."""
     unserved: frozenset[Place] = frozenset()
     """Partitions that it has and cannot serve."""
+    epochs: Offsets = field(default_factory=Offsets)
+    """In which epoch each log is."""
+    cut: Offsets = field(default_factory=Offsets)
+    """Where logs lost what was read of them, though they may have grown again since."""
     is_whole: bool = True
     """Whether all partitions of a topic are read: then one that turns up later is new."""
 
@@ -50,6 +54,7 @@ class Settled:
     """Partitions of which there is no answer now; they stay where they are."""
     dropped: list[str]
     """Topics that the options do not select any more."""
+    epochs: Offsets
 
     def changes(self, before: StreamOffset) -> bool:
         """Whether something is to be logged though no record is read."""
@@ -57,7 +62,7 @@ class Settled:
 
     def to(self, ends: Offsets) -> StreamOffset:
         """Return the offset of a batch that ends there."""
-        return StreamOffset(ends, self.made, self.begins)
+        return StreamOffset(ends, self.made, self.begins, self.epochs)
 
 
 def settle(start: StreamOffset, seen: Seen, origins: Mapping[Place, int], *, fails: bool = True) -> Settled:
@@ -69,7 +74,7 @@ def settle(start: StreamOffset, seen: Seen, origins: Mapping[Place, int], *, fai
     for topic, error in seen.gone.items():
         if (fails or start.is_new) and topic not in {place.topic for place in start.next}:
             raise error
-    found = Settled({}, {}, {}, [], [], [])
+    found = Settled({}, {}, {}, [], [], [], {})
     for topic in sorted({place.topic for place in start.next}):
         if topic in seen.gone:
             found.losses.append(f"{topic}: the topic was deleted, and what was not read of it is gone")
@@ -86,6 +91,8 @@ def settle(start: StreamOffset, seen: Seen, origins: Mapping[Place, int], *, fai
             if place.topic in known and seen.is_whole and held.start:
                 found.losses.append(f"{place}: offsets 0 to {held.start} of a new partition were removed by retention")
             found.made[place.topic] = seen.made[place.topic]
+    epochs = start.epochs | seen.epochs
+    found.epochs.update({place: epochs[place] for place in found.next if place in epochs})
     return found
 
 
@@ -99,9 +106,9 @@ def _go_on(found: Settled, start: StreamOffset, seen: Seen, topic: str) -> None:
         found.next[place] = offset
         if held is None:
             found.held.append(place)
-        elif offset > held.end:
-            found.losses.append(f"{place}: read up to offset {offset}, found that it ends at {held.end}")
-            _begin(found, place, held.end)
+        elif offset > (survived := min(held.end, seen.cut.get(place, held.end))):
+            found.losses.append(f"{place}: read up to offset {offset}, and its log lost what was behind {survived}")
+            _begin(found, place, max(survived, held.start))
         elif offset < held.start:
             found.losses.append(f"{place}: offsets {offset} to {held.start} were removed by retention")
             _begin(found, place, held.start)
@@ -127,11 +134,14 @@ def ranges_of(before: StreamOffset, end: StreamOffset, seen: Seen) -> tuple[list
         elif held is None:
             ranges.append(Range(place, first, last))  # its task waits for it
         else:
-            low, high = min(max(first, held.start), last), min(last, held.end)
+            survived = min(held.end, seen.cut.get(place, held.end))
+            low, high = min(max(first, held.start), last), min(last, survived)
             if low > first:
                 losses.append(f"{place}: offsets {first} to {low} were removed by retention")
             if high < last:
-                losses.append(f"{place}: offsets {max(first, high)} to {last} are not there: it ends at {held.end}")
+                losses.append(
+                    f"{place}: offsets {max(first, high)} to {last} are lost: its log ends at {survived} since"
+                )
             if low < high:
                 ranges.append(Range(place, low, high, held.count, held.topic_id))
     return ranges, losses

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ def test_what_turns_up_later_is_read_from_its_beginning(broker: BrokerProcess, c
     assert query.step() == [(1, 0), (1, 1)]
     assert query.step() == [(1, 2)]
     assert query.step() is None
-    assert [*json.loads(query.log[-1])] == ["later-a", "@topics"]
+    assert [*json.loads(query.log[-1])] == ["later-a", "@topics", "@epochs"]
 
 
 def test_a_topic_made_again_is_lost_data(
@@ -129,7 +130,7 @@ def test_a_restart_with_other_options_reads_the_logged_batch_again(broker: Broke
     query.restart(subscribe="s-two")
     assert sorted(query.again()) == first
     assert query.step() == []
-    assert [*json.loads(query.log[-1])] == ["s-two", "@topics", "@from"]
+    assert [*json.loads(query.log[-1])] == ["s-two", "@topics", "@epochs", "@from"]
 
 
 def test_assigned_partitions(broker: BrokerProcess, client: Client) -> None:
@@ -255,3 +256,37 @@ def test_topics_of_a_namespace(broker: BrokerProcess, client: Client) -> None:
     client.topics.delete("shop/s-orders")
     with pytest.raises(DataLossError, match="shop/s-orders: the topic was deleted"):
         query.step()
+
+
+def test_a_log_that_lost_its_end_and_grew_again(own_broker: BrokerProcess, tmp_path: Path) -> None:
+    """Other records have the offsets that were read: told by the log's epoch, also by a stream that was away
+    meanwhile, for what it read and for a batch that it logged; a log that lost nothing is asked once a start."""
+    log, before = tmp_path / "data/partitions/1-0/messages", tmp_path / "before"
+    with Client(own_broker.url) as client:
+        client.topics.create("t", partitions=1)
+        fill(client, "t", 10)
+        own_broker.kill()
+        shutil.copytree(log, before)
+        own_broker.start()
+        query = Query(own_broker.url, "t", startingOffsets="earliest", maxOffsetsPerTrigger="8")
+        fill(client, "t", 5)
+        assert query.step() == [(0, at) for at in range(8)]
+        own_broker.kill()
+        own_broker.start()
+        assert query.step() == [(0, at) for at in range(8, 15)]
+        assert query.step() is None
+        own_broker.kill()
+        shutil.rmtree(log)
+        before.rename(log)
+        own_broker.start()
+        fill(client, "t", 20)
+        query.restart()
+        with pytest.raises(DataLossError, match="t/0: read up to offset 15, and its log lost what was behind 10"):
+            query.step()
+        with pytest.raises(DataLossError, match="t/0: offsets 10 to 15 are lost: its log ends at 10 since"):
+            query.again()
+        query.restart(failOnDataLoss="false", maxOffsetsPerTrigger="100")
+        assert query.again() == [(0, 8), (0, 9)]
+        assert query.step() == [(0, at) for at in range(10, 30)]
+        assert query.again() == [(0, at) for at in range(10, 30)]
+        assert query.step() is None

@@ -38,13 +38,15 @@ class Broker:
 
     def __init__(self) -> None:
         self.ends: dict[Place, int] = {Place("a", 0): 0}
+        self.epoch = 1
         self.silent: set[Place] = set()
         """Partitions that the next answer has nothing of."""
 
     def look(self, known: Iterable[Place]) -> Seen:
         """Answer with all that is not silent."""
         held = {place: Available(0, end, 100.0, 1, 1) for place, end in self.ends.items() if place not in self.silent}
-        return Seen(held, {place.topic: 5 for place in self.ends})
+        epochs = dict.fromkeys(held, self.epoch)
+        return Seen(held, {place.topic: 5 for place in self.ends}, epochs=epochs)
 
     def look_at(self, places: Iterable[Place]) -> Seen:
         """Answer for topics by name."""
@@ -54,6 +56,11 @@ class Broker:
         """Every topic is in every answer."""
         assert {place.topic for place in known} <= seen.made.keys()
         return seen
+
+    def find_cuts(self, positions: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
+        """Nothing is ever lost."""
+        assert not any(offset > self.ends[place] for place, (_, offset) in positions.items())
+        return {}
 
     def origins(self, seen: Seen) -> dict[Place, int]:
         """A new stream begins at the end of what is there."""
@@ -131,7 +138,8 @@ class Stream(RuleBasedStateMachine):
 
     @rule(silent=st.sets(st.sampled_from([Place("a", 0), Place("a", 1), Place("b", 0)])))
     def answer_partly(self, silent: set[Place]) -> None:
-        """The broker's answers lack partitions from now on."""
+        """The broker has started again, and its answers lack partitions from now on."""
+        self.broker.epoch += 1
         self.broker.silent = silent
 
     @rule(seconds=st.sampled_from([0.0, 1.0, 11.0]))

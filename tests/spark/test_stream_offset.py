@@ -19,10 +19,11 @@ offsets = st.dictionaries(places, st.integers(0, (1 << 62) - 1), max_size=6)
 
 def test_what_a_checkpoint_holds() -> None:
     """Offsets by topic and partition, when the topics were made, and where partitions begin, if any do."""
-    found = StreamOffset({B: 40, A: 23}, {"orders": 17}, {B: 5})
+    found = StreamOffset({B: 40, A: 23}, {"orders": 17}, {B: 5}, {A: 3})
     assert found.to_json() == {
         "orders": {"0": 23, "1": 40},
         "@topics": {"orders": 17},
+        "@epochs": {"orders": {"0": 3}},
         "@from": {"orders": {"1": 5}},
     }
     assert StreamOffset({A: 23}, {"orders": 17}).to_json() == {"orders": {"0": 23}, "@topics": {"orders": 17}}
@@ -49,6 +50,7 @@ def test_where_a_batch_begins() -> None:
         {"@topics": {"orders": "now"}},
         {"@topics": {}, "@from": {"orders": {"0": -1}}},
         {"@from": 3},
+        {"@epochs": {"orders": 3}},
     ],
     ids=str,
 )
@@ -59,13 +61,13 @@ def test_another_sources_checkpoint(wrong: dict[str, object]) -> None:
     assert "\n" not in str(caught.value)
 
 
-@given(offsets, st.dictionaries(st.sampled_from(["a", "shop/b"]), st.integers(0, 1 << 60)), offsets)
+@given(offsets, st.dictionaries(st.sampled_from(["a", "shop/b"]), st.integers(0, 1 << 60)), offsets, offsets)
 def test_a_checkpoint_is_read_as_it_was_written(
-    ends: dict[Place, int], made: dict[str, int], begins: dict[Place, int]
+    ends: dict[Place, int], made: dict[str, int], begins: dict[Place, int], epochs: dict[Place, int]
 ) -> None:
     """By way of text; equal offsets are equal text, by which Spark compares."""
-    found = StreamOffset(ends, made, begins)
+    found = StreamOffset(ends, made, begins, epochs)
     text = json.dumps(found.to_json())
     assert StreamOffset.parse(json.loads(text)) == found
-    shuffled = StreamOffset(dict(reversed(ends.items())), dict(reversed(made.items())), begins)
+    shuffled = StreamOffset(dict(reversed(ends.items())), dict(reversed(made.items())), begins, epochs)
     assert json.dumps(shuffled.to_json()) == text

@@ -69,14 +69,17 @@ def test_what_is_lost_is_said() -> None:
     assert removed.losses == ["orders/0: offsets 20 to 25 were removed by retention"]
     assert (removed.next, removed.begins) == ({A: 25, B: 30}, {A: 25})
     cut = settle(START, Seen({**HELD, B: Available(0, 28)}, MADE), {})
-    assert cut.losses == ["orders/1: read up to offset 30, found that it ends at 28"]
+    assert cut.losses == ["orders/1: read up to offset 30, and its log lost what was behind 28"]
     assert (cut.next, cut.begins) == ({A: 20, B: 28}, {B: 28})
+    grown = settle(START, Seen(HELD, MADE, cut={A: 15}, epochs={A: 4}), {})
+    assert grown.losses == ["orders/0: read up to offset 20, and its log lost what was behind 15"]
+    assert grown.to(grown.next) == StreamOffset({A: 15, B: 30}, MADE, {A: 15}, {A: 4})
     check_losses([])
     with pytest.raises(DataLossError) as caught:
         check_losses([*removed.losses, *cut.losses])
     assert str(caught.value) == (
-        "orders/0: offsets 20 to 25 were removed by retention; orders/1: read up to offset 30, found that it ends at 28"
-        "; failOnDataLoss=false reads what is there"
+        "orders/0: offsets 20 to 25 were removed by retention; orders/1: read up to offset 30, and its log lost what was"
+        " behind 28; failOnDataLoss=false reads what is there"
     )
 
 
@@ -111,8 +114,13 @@ def test_what_a_batch_has_lost_since_it_was_made() -> None:
     for seen, left, loss in (
         (Seen({A: Available(25, 50)}, MADE), [Range(A, 25, 40)], "20 to 25 were removed by retention"),
         (Seen({A: Available(45, 50)}, MADE), [], "20 to 40 were removed by retention"),
-        (Seen({A: Available(0, 30)}, MADE), [Range(A, 20, 30)], "30 to 40 are not there: it ends at 30"),
-        (Seen({A: Available(0, 10)}, MADE), [], "20 to 40 are not there: it ends at 10"),
+        (Seen({A: Available(0, 30)}, MADE), [Range(A, 20, 30)], "30 to 40 are lost: its log ends at 30 since"),
+        (Seen({A: Available(0, 10)}, MADE), [], "20 to 40 are lost: its log ends at 10 since"),
+        (
+            Seen({A: Available(0, 50)}, MADE, cut={A: 25}),
+            [Range(A, 20, 25)],
+            "25 to 40 are lost: its log ends at 25 since",
+        ),
         (Seen({A: Available(0, 50)}, {"orders": 8}), [], "20 to 40: the topic was deleted and made again"),
         (Seen({}, {}, {"orders": UnknownTopicError("no topic")}), [], "20 to 40: the topic was deleted"),
     ):
