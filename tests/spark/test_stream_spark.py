@@ -143,6 +143,7 @@ def test_a_running_query_meets_a_new_partition_and_a_killed_broker(spark: SparkS
 
 
 @pytest.mark.crash
+@pytest.mark.timeout(240)  # two drivers, on a machine that does other things too
 def test_a_driver_that_is_killed_loses_and_repeats_nothing(
     spark: SparkSession, broker: BrokerProcess, client: Client, tmp_path: Path
 ) -> None:
