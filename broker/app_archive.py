@@ -63,7 +63,7 @@ def open_archive(
             services, store, settings, topics.all, topics.by_id, copy_offload=copiers, read_offload=readers
         )
         archive.start()
-        topics.archive_floor = archive.floor
+        topics.is_archived = archive.is_archived
         return ArchiveParts(archive, (copiers, readers))
 
     return make

@@ -35,6 +35,7 @@ from .storage.damage import DamagedRange
 from .storage.log import Log
 from .storage.reader import FileSlice
 from .storage.retention import Expired
+from .storage.sealed import Removable
 from .storage.settings import LogSettings
 from .time_filter import TimeRange
 from .topic_defaults import SettingsInForce
@@ -295,16 +296,16 @@ class Partition:
         self.release(self._gone, close)
         self._watches.wake(Wake.GONE)
 
-    def expire(self, now_us: int, *, age_allowed: bool, upto: int | None = None) -> Expired | None:
+    def expire(self, now_us: int, *, age_allowed: bool, may_remove: Removable | None = None) -> Expired | None:
         """Forget silent producers and old dedup ids, and drop the segments that retention no longer keeps.
 
-        The caller runs what comes back in a worker. `now_us` is wall time; what ends past `upto` is kept.
+        The caller runs what comes back in a worker. `now_us` is wall time; see `Log.expire`.
         """
         self._messages.producers.expire(self._services.time.boottime_us())
         self._messages.dedup.forget_old(self._services.time.now_us())
         # An idle log is looked after too: its last segment may have become old enough to be closed.
         self._services.upkeep.touch(self.log)
-        return self.log.expire(now_us, age_allowed=age_allowed, upto=upto)
+        return self.log.expire(now_us, age_allowed=age_allowed, may_remove=may_remove)
 
 
 def _batch_limits(services: Services, settings: SettingsInForce) -> BatchLimits:

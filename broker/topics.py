@@ -27,6 +27,7 @@ from .start import StartReport, start_topics
 from .storage.damage import DamagedRange
 from .storage.log import Log
 from .storage.retention import Expired
+from .storage.sealed import Removable
 from .storage.sync_round import SyncTask, run_round
 from .topic import Topic
 from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
@@ -34,13 +35,13 @@ from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
 __all__ = ["Created", "StartReport", "Topic", "TopicDefaults", "TopicLimits", "Topics", "TopicsStatistics"]
 
 
-ArchiveFloor = Callable[[Topic, Partition], int | None]
-"""Returns the offset up to which retention may remove segments, None for wherever it wants."""
+IsArchived = Callable[[Topic, Partition], Removable | None]
+"""Returns what says which segments retention may remove, None for all."""
 
 
-def _no_archive(topic: Topic, partition: Partition) -> int | None:
-    """Be the floor of a broker without an archive: what was to be archived is kept until there is one."""
-    return partition.start_offset if topic.settings.archive else None
+def _no_archive(topic: Topic, _partition: Partition) -> Removable | None:
+    """Stand in for an archive where there is none: what was to be archived is kept until there is one."""
+    return (lambda _segment: False) if topic.settings.archive else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,8 @@ class Topics:
         self._flows = FlowQueue()
         self._producer_ids = ProducerIds(meta)
         self._expired_segments = self._expired_bytes = 0
-        self.archive_floor: ArchiveFloor = _no_archive
-        """Up to where retention may remove segments of a topic that is archived."""
+        self.is_archived: IsArchived = _no_archive
+        """Asked which segments of a topic retention may remove."""
         self.version = meta.state.version
         """Rises with every change of any topic, also over restarts."""
         self.report = StartReport()
@@ -218,7 +219,7 @@ class Topics:
 
     def _expire(self, topic: Topic, partition: Partition, now_us: int, *, age_allowed: bool) -> Expired | None:
         try:
-            return partition.expire(now_us, age_allowed=age_allowed, upto=self.archive_floor(topic, partition))
+            return partition.expire(now_us, age_allowed=age_allowed, may_remove=self.is_archived(topic, partition))
         except TidelogError as error:  # the others must not fill the disk because of this one
             self._services.report(
                 "retention failed", topic_id=partition.topic_id, partition=partition.index, why=error.message

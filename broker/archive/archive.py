@@ -1,6 +1,6 @@
 """The archive of one broker: what the rest of it asks, and the loop's own state of it.
 
-    retention -- floor: up to where may segments go?          Archiver: copies sealed segments, oldest first
+    retention -- is_archived: which segments may go?          Archiver: copies sealed segments, oldest first
     handlers  -- fetch, offsets, list, run, verify, expire    ArchiveReader: reads below the log's start, by a cache
 
 README.md says what lies in the store and what a crash leaves.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ...protocol.errors import NotFoundError, UnknownTopicIdError
 from ...protocol.messages import ErrorInfo, TopicInfo
@@ -18,6 +19,7 @@ from ..flow import Flow, offloaded
 from ..offload import Offload
 from ..partition import Partition
 from ..services import Services
+from ..storage.sealed import Removable
 from ..topic import Topic
 from .answers import Answers
 from .archiver import Archiver, RunSummary
@@ -117,9 +119,9 @@ class Archive:
 
     # -- retention, descriptions ---------------------------------------------------------------------------------
 
-    def floor(self, topic: Topic, partition: Partition) -> int | None:
-        """Return the offset up to which retention may remove segments, None for wherever it wants."""
-        return self._archiver.floor(partition) if topic.settings.archive else None
+    def is_archived(self, topic: Topic, partition: Partition) -> Removable | None:
+        """Return what says which segments retention may remove, None for all."""
+        return partial(self._archiver.may_remove, partition) if topic.settings.archive else None
 
     def describe(self, info: TopicInfo) -> None:
         """Fill in what the archive holds of a topic, as far as that is known by now."""

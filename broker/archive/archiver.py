@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ...protocol.errors import ArchiveDeniedError, ArchiveUnavailableError, TidelogError
+from ...protocol.errors import ArchiveConflictError, ArchiveDeniedError, ArchiveUnavailableError, TidelogError
 from ...protocol.topic_name import short_name
 from ..deferred import Deferred
 from ..flow import Flow, offloaded, start_flow
 from ..offload import Offload
 from ..partition import Partition
 from ..services import Services
+from ..storage.sealed import SealedSegment
 from ..topic import Topic
 from .catalogs import Catalogs, Key
 from .copying import Copying
@@ -131,10 +132,15 @@ class Archiver:
         self._answer_runs()
         return run.answer
 
-    def floor(self, partition: Partition) -> int:
-        """Return the offset up to which retention may remove segments: what lies below is archived."""
-        catalog = self._catalogs.known((partition.topic_id, partition.index))
-        return partition.start_offset if catalog is None else catalog.reach(partition.start_offset)
+    def may_remove(self, partition: Partition, segment: SealedSegment) -> bool:
+        """Whether retention may remove a segment: it is archived."""
+        key = (partition.topic_id, partition.index)
+        catalog = self._catalogs.known(key)
+        if catalog is not None and catalog.has(segment):
+            return True
+        if key in self._states:
+            self._states[key].seen = (0, 0)  # more is known of it than when it was looked at last
+        return False
 
     def error_of(self, key: Key) -> TidelogError | None:
         """Return why a partition was not archived further, the last time it was tried."""
@@ -179,7 +185,7 @@ class Archiver:
             return
         catalog, before = self._catalogs.known(key), state.waiting
         sealed = log.sealed_segments()
-        state.waiting = sum(catalog is None or not catalog.has(one.base_offset, one.end_offset) for one in sealed)
+        state.waiting = sum(catalog is None or not catalog.has(one) for one in sealed)
         if state.waiting and not before:
             state.waiting_since_us = now_us
         if not state.waiting:
@@ -207,13 +213,18 @@ class Archiver:
         place = self._place_of(state.topic, state.partition)
         catalog = yield from self._catalogs.of(place)
         sealed = state.partition.log.sealed_segments()
-        todo = [one for one in sealed if not catalog.has(one.base_offset, one.end_offset)]
+        todo = [one for one in sealed if not catalog.has(one)]
         if todo:
             made: list[Entry] = []
             copying, segment = self._copying, todo[0]
             yield offloaded(self._offload, lambda: made.append(copying.copy(segment, place)))
             catalog.add(made[0])
             self._copied(key, made[0])
+            if not catalog.has(segment):  # else it would be copied again at once, for ever
+                raise ArchiveConflictError(
+                    f"expected {made[0].object} to be the segment of offsets {segment.base_offset} to"
+                    f" {segment.end_offset}, found another one"
+                )
         self._count(key, state, self._services.time.monotonic_us())
         if len(todo) > 1:
             self._queue[key] = None

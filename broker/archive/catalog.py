@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...protocol.errors import CorruptError, OffsetOutOfRangeError, TidelogError
+from ..storage.sealed import SealedSegment
 from .entry import Entry
 
 
@@ -68,10 +69,18 @@ class Catalog:
         """Of all segments."""
         return sum(entry.bytes for entry in self._entries)
 
-    def has(self, base_offset: int, end_offset: int) -> bool:
-        """Whether this very segment is archived."""
-        entry = self._at(base_offset)
-        return entry is not None and (entry.base_offset, entry.end_offset) == (base_offset, end_offset)
+    def has(self, segment: SealedSegment) -> bool:
+        """Whether this very segment is archived, as far as is known of it.
+
+        A log that was restored from an old copy gives offsets out a second time: seed and time tell. A segment that is
+        damaged, or lost its header page since, is known by its offsets.
+        """
+        entry = self.find(segment.base_offset)
+        if entry is None or entry.end_offset != segment.end_offset:
+            return False
+        if segment.seed is None or entry.seed is None or entry.damaged:
+            return True
+        return (segment.seed, segment.last_append_us or entry.last_append_us) == (entry.seed, entry.last_append_us)
 
     def find(self, base_offset: int) -> Entry | None:
         """Return the entry that begins at an offset."""
@@ -90,12 +99,6 @@ class Catalog:
                 offset = min(offset, base)
             self._joined = (log_start, offset)
         return self._joined[1]
-
-    def reach(self, offset: int) -> int:
-        """Return up to where everything from `offset` on is archived without a hole."""
-        while (entry := self._at(offset)) is not None and entry.base_offset <= offset < entry.end_offset:
-            offset = entry.end_offset
-        return offset
 
     def locate(self, offset: int, log_start: int, log_end: int) -> Entry:
         """Return the entry that holds an offset below the log's start.

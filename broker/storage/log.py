@@ -19,7 +19,7 @@ from .log_state import LogState
 from .readable_log import ReadableLog
 from .recovery import LogSpec, Recovery, RecoveryReport, recover_many
 from .retention import Expired, count_expired
-from .sealed import SealedSegment
+from .sealed import Removable, SealedSegment
 from .settings import LogSettings
 from .snapshot_schedule import SnapshotSchedule
 from .sync_round import SyncTask
@@ -233,20 +233,19 @@ class Log(ReadableLog):
 
     def sealed_segments(self) -> list[SealedSegment]:
         """Return the segments that will not change any more, oldest first, as they can be copied."""
-        return [
-            SealedSegment(s.path, s.base_offset, s.end_offset, s.seed if s.is_readable else None)
-            for s in self._segments.all[: self._proven_sealed]
-        ]
+        return [segment.sealed() for segment in self._segments.all[: self._proven_sealed]]
 
-    def expire(self, now_us: int, *, age_allowed: bool = True, upto: int | None = None) -> Expired | None:
+    def expire(self, now_us: int, *, age_allowed: bool = True, may_remove: Removable | None = None) -> Expired | None:
         """Drop the sealed segments that retention no longer keeps; the caller runs what comes back.
 
         `age_allowed=False` holds back removal by age: after a start or a step of the clock nobody knows how
-        old things are. What ends past `upto`, if that is given, is kept: it is not archived yet.
+        old things are. The first that `may_remove` refuses is kept with all behind it: it is not archived yet.
         """
-        count = count_expired(self._segments, self._proven_sealed, now_us, age_allowed=age_allowed)
-        free = count if upto is None else sum(s.end_offset <= upto for s in self._segments.all[:count])
-        self.held_segments, count = count - free, free
+        count = excess = count_expired(self._segments, self._proven_sealed, now_us, age_allowed=age_allowed)
+        if may_remove is not None:
+            expired = self._segments.all[:excess]
+            count = next((at for at, one in enumerate(expired) if not may_remove(one.sealed())), excess)
+        self.held_segments = excess - count
         if self._state.fold is not None and count:
             covered = self._snapshots.kept[0] if self._snapshots.kept else 0
             uncovered = [s for s in self._segments.all[:count] if s.end_offset > covered]

@@ -3,7 +3,7 @@
 It opens the file for itself, so that whoever owns the log may let go of the segment meanwhile. Nothing here writes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import xxhash
@@ -19,12 +19,18 @@ PIECE_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class SealedSegment:
-    """Where a segment is that will not change any more; `seed` is None when its header page is lost."""
+    """Where a segment is that will not change any more; `seed` is None when its header page is lost, the time of its
+    last batch while nobody has looked."""
 
     path: str
     base_offset: int
     end_offset: int
     seed: int | None
+    last_append_us: int | None = None
+
+
+Removable = Callable[[SealedSegment], bool]
+"""Whether retention may remove a segment."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ import xxhash
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES
 from .files import File
 from .scan import Gap, SegmentBytes
+from .sealed import SealedSegment
 from .sparse_index import SparseIndex
 
 
@@ -126,6 +127,11 @@ class Segment:
         self.index.close(self.end_offset, self.end_position, self.last_append_us or 0)
         self.is_sealed = True
         self.take_times()
+
+    def sealed(self) -> SealedSegment:
+        """Return what is known of it once it is sealed."""
+        seed = self.seed if self.is_readable else None
+        return SealedSegment(self.path, self.base_offset, self.end_offset, seed, self.last_append_us)
 
     def gap_at(self, position: int) -> Gap | None:
         """Return the damaged bytes that start at a position, if that is known."""

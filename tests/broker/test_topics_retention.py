@@ -72,7 +72,7 @@ def test_one_partition_in_trouble_does_not_keep_the_others(trouble: Exception, m
             core.produce(partition, batch(bytes([n]) * 30_000))
     core.advance(2 * SECOND)
 
-    def fail(now_us: int, *, age_allowed: bool, upto: int | None) -> None:
+    def fail(now_us: int, *, age_allowed: bool, may_remove: object) -> None:
         raise trouble
 
     monkeypatch.setattr(broken, "expire", fail)

@@ -60,7 +60,7 @@ class ArchivingCore(Core):
             read_offload=self.threads.read,
         )
         self.archive.start()
-        self.topics.archive_floor = self.archive.floor
+        self.topics.is_archived = self.archive.is_archived
         self.archive.begin()
 
     def fill(self, partition: Partition, count: int, first: int = 0) -> list[bytes]:

@@ -39,8 +39,8 @@ BUGS = (
         name="retention-does-not-wait",
         what="retention removes what is not archived yet",
         file="broker/storage/log.py",
-        before="        free = count if upto is None else",
-        after="        free = count if True else",
+        before="        if may_remove is not None:\n",
+        after="        if may_remove is ...:\n",
         test="tests/broker/archive/test_retention.py::test_retention_waits_for_the_archive",
     ),
     Bug(

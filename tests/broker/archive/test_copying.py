@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import itertools
+import shutil
+from pathlib import Path
 
 import pytest
 from tests.helpers.archiving import SECOND, ArchivingCore, archived_topic
@@ -13,7 +15,7 @@ from tests.helpers.object_stores import Died, MemoryStore
 from tests.helpers.power_loss import PowerLossFiles
 
 from tidelog.broker.archive.entry import decode_entry
-from tidelog.broker.storage.files import MemoryFiles
+from tidelog.broker.storage.files import DiskFiles, MemoryFiles
 from tidelog.protocol.errors import ArchiveConflictError, ArchiveDeniedError, ArchiveUnavailableError
 
 FOLDER = "00112233445566aa/default/orders/1/0"
@@ -231,6 +233,24 @@ def test_a_copied_data_directory_is_refused() -> None:
     cores[1].expire()
     assert partitions[1].start_offset == 0
     assert partitions[1].log.held_segments == 1
+
+
+def test_a_log_restored_from_an_old_copy_is_not_taken_for_what_was_archived(tmp_path: Path) -> None:
+    """Segments of the same offsets with other messages are no copies: they stay, with an error that says why."""
+    (tmp_path / "data").mkdir()
+    core, _topic, partition = archived_topic(files=DiskFiles(tmp_path / "data"))
+    core.settle()
+    shutil.copytree(tmp_path / "data", tmp_path / "old")
+    core.fill(partition, 7)
+    core.advance(2 * SECOND)
+    restored = core.next_archiving(DiskFiles(tmp_path / "old"))
+    partition = restored.topic("orders").partition(0)
+    values = restored.fill(partition, 7, first=500)
+    restored.advance(2 * SECOND)
+    restored.expire()
+    assert isinstance(restored.archive.archiver.error_of((1, 0)), ArchiveConflictError)
+    assert (partition.start_offset, partition.log.held_segments) == (0, 1)
+    assert restored.read_archived(partition) == values
 
 
 def test_a_stop_ends_a_copy_at_its_next_piece() -> None:
