@@ -16,13 +16,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from .errors import OptionError
+from .last_resort import NAME, warn_at_least
 from .options import WriteOptions
 from .sending import sending_of
 from .sink_rows import by_topic, joined
 from .sink_schema import check_sink_schema
 from .sink_tally import SinkMessage, Tally, aborted, committed
 
-log = logging.getLogger("tidelog")
+log = logging.getLogger(NAME)
 
 
 def batch_writer(options: WriteOptions, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
@@ -57,6 +58,7 @@ class TidelogArrowWriter(DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """The write has failed; tasks without a message did not finish."""
+        warn_at_least()
         log.warning("%s", aborted(messages))
 
 
@@ -76,6 +78,7 @@ class TidelogStreamArrowWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """A batch has failed; Spark tries it again when the query is started again."""
+        warn_at_least()
         log.warning("batch %d: %s", batchId, aborted(messages))
 
 
@@ -86,6 +89,9 @@ def write_task(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Sink
     """
     context = TaskContext.get()
     task, attempt = (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
+    if attempt:
+        warn_at_least()
+        log.warning("task %d runs again, attempt %d: what was sent before stays, and is sent again", task, attempt)
     sending = None
     first = 0
     try:

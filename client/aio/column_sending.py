@@ -72,7 +72,7 @@ class AsyncColumnSending(Generic[Taken]):
             dedup_ids=dedup_ids,
         )
         deadline = deadline_of(self._options.max_block)
-        intake = await dispatcher.open(topic, columns.highest_partition, 0, deadline)
+        intake = await dispatcher.open(topic, columns.highest_partition, columns.largest, deadline)
         found = intake.topic
         columns.check_sizes(intake.rows.limit)
         contents = ColumnContents.of(columns, found)

@@ -73,7 +73,7 @@ class ColumnSending(Generic[Taken]):
             dedup_ids=dedup_ids,
         )
         deadline = deadline_of(self._options.max_block)
-        intake = dispatcher.open(topic, columns.highest_partition, 0, deadline)
+        intake = dispatcher.open(topic, columns.highest_partition, columns.largest, deadline)
         found = intake.topic
         columns.check_sizes(intake.rows.limit)
         contents = ColumnContents.of(columns, found)

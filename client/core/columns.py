@@ -49,7 +49,7 @@ class Chunk:
 class Columns:
     """What `produce_many` was given, in the form it is sent; raises for what may not be sent."""
 
-    __slots__ = ("_is_asked", "_largest", "partitions", "priorities", "table")
+    __slots__ = ("_is_asked", "largest", "partitions", "priorities", "table")
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Columns:
         times_us = None if timestamps is None else _to_times_us(timestamps)
         ids = None if dedup_ids is None else to_dedup_id_column(dedup_ids)
         self.table = Table(value_list, key_list, header_list, times_us, ids, value_sizes, key_sizes)
-        self._largest = _largest(value_sizes) + (0 if key_sizes is None else _largest(key_sizes))
+        self.largest = _largest(value_sizes) + (0 if key_sizes is None else _largest(key_sizes))
         """No message is larger, its headers aside."""
         self.priorities = to_priorities(priority)
         self.partitions, self._is_asked = to_partitions(partition)
@@ -123,7 +123,7 @@ class Columns:
 
     def check_sizes(self, max_message_bytes: int) -> None:
         """Raise MessageTooLargeError if a message is above the limit."""
-        if self._largest > max_message_bytes or self.table.headers is not None:
+        if self.largest > max_message_bytes or self.table.headers is not None:
             self.table.check_sizes(max_message_bytes)
 
     def chosen(self, topic: str, partitions: int, *, id_chooses: bool) -> Chosen:
