@@ -103,6 +103,7 @@ class Archiver:
         self._failures = 0
         self._not_before_us = 0
         self._segments = self._bytes = self._errors = 0
+        self._is_starting = False
         self.is_stopping = False
 
     def __repr__(self) -> str:
@@ -196,6 +197,15 @@ class Archiver:
     # -- copying -------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        if self._is_starting:
+            return  # the loop below goes on with the next one
+        self._is_starting = True
+        try:
+            self._start_queued()
+        finally:
+            self._is_starting = False
+
+    def _start_queued(self) -> None:
         while self._queue and len(self._running) < self._concurrency and not self.is_stopping:
             key = next((one for one in self._queue if one not in self._running), None)
             if key is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import itertools
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,6 +161,20 @@ def test_copies_run_beside_each_other_up_to_the_limit() -> None:
         core.threads.copy.run()
     assert max(begun) == 2
     assert core.archive.archiver.statistics().segments == 8
+
+
+def test_a_run_over_many_partitions_is_no_deeper_than_over_one() -> None:
+    """Partitions that have nothing to be copied are gone through one after the other, not one within the other."""
+    core = ArchivingCore()
+    topic = core.create("wide", 120)
+    assert core.archive.run([topic]).result().problems == []  # the catalogs are known from here on
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+    try:
+        done = core.archive.run([topic])
+    finally:
+        sys.setrecursionlimit(limit)
+    assert done.result().problems == []
 
 
 def test_memory_does_not_grow_with_the_segment() -> None:
