@@ -123,6 +123,9 @@ class Fetching:
             self._lose(f"the log goes on at offset {first} and has lost what was behind it", None)
             return False
         self._skip_to(first)
+        if is_younger(part, self._wanted):
+            self._lose("the log lost its end and has grown again with other records", None)
+            return False
         self.position = end
         return True
 
@@ -161,3 +164,8 @@ class Fetching:
         )
         kind = TimedOutError if error.retriable else type(error)
         return kind(text, **error.details)
+
+
+def is_younger(part: Part, wanted: Range) -> bool:
+    """Whether records were appended after the range was planned: after a power loss others may have their offsets."""
+    return bool(wanted.epoch) and part.records.header.leader_epoch > wanted.epoch

@@ -29,6 +29,8 @@ class Available:
     count: int = 0
     """How often the topic's name has been made."""
     topic_id: int = 0
+    epoch: int = 0
+    """In which epoch the log is; it rises with each start of the broker."""
 
 
 # -- bounds --------------------------------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ class Range:
 
     `topic_id` and `count` (how often the topic's name had been made) are as of when the range was planned, 0 where that
     is not known, so that the records of another topic under the same name are never taken for these. `times`, in
-    microseconds, keeps only records whose producer's timestamp lies in [from, to).
+    microseconds, keeps only records whose producer's timestamp lies in [from, to). `epoch` is the partition's when the
+    range was planned, 0 where that is not known: what was appended in a later one was not there then.
     """
 
     place: Place
@@ -31,6 +32,7 @@ class Range:
     count: int = 0
     topic_id: int = 0
     times: tuple[int, int] | None = None
+    epoch: int = 0
 
     @property
     def size(self) -> int:

@@ -86,6 +86,7 @@ def plan(client: Client, options: ReadOptions, narrowing: Narrowing) -> list[Ran
             held.count,
             held.topic_id,
             _times_of(options, place),
+            held.epoch,
         )
         there, lost = clamp(wanted, held, fails=options.fails_on_data_loss)
         if lost:
@@ -179,6 +180,7 @@ def available_of(topics: Iterable[Topic]) -> dict[Place, Available]:
             each.bytes / max(1, each.end_offset - each.start_offset),
             topic.count,
             topic.id,
+            each.epoch,
         )
         for topic in topics
         for each in topic.partitions

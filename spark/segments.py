@@ -152,6 +152,8 @@ class SealedSegments:
         except (CorruptError, InvalidBatchError) as error:
             log.warning("%s: %s at %d: %s: reading from the broker", self._wanted, segment.path, at, error)
             return None
+        if self._wanted.epoch and records.header.leader_epoch > self._wanted.epoch:
+            return None  # not what was planned: the broker's answer tells why
         return self._part(records, position, min(self._wanted.end, segment.end))
 
     def _part(self, records: RecordBatch, position: int, end: int) -> Part:

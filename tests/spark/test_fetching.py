@@ -9,6 +9,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -248,6 +249,26 @@ def test_a_log_that_lost_its_end_is_lost_data(broker: BrokerProcess, client: Cli
     lost = {"fetchTimeoutMs": "300", "failOnDataLoss": "false"}
     assert read_offsets(broker, Range(Place("cut", 0), 50, 120, count), **lost) == [*range(50, 100)]
     assert read_offsets(broker, Range(Place("cut", 0), 150, 200, count), **lost) == []
+
+
+def test_a_log_that_lost_its_end_and_grew_again_is_lost_data(own_broker: BrokerProcess, tmp_path: Path) -> None:
+    """Records appended after the plan, in a later epoch, are never taken for those that had their offsets; from segments
+    neither. A broker that only starts again between plan and read changes nothing."""
+    with Client(own_broker.url) as client:
+        client.topics.create("t", partitions=1, **SMALL_SEGMENTS)
+        fill(client, "t", 1000)
+        (whole,) = planned(own_broker, "t")
+        assert whole.epoch > 0
+        own_broker.restart()
+        assert read_offsets(own_broker, whole) == [*range(1000)]
+        fill(client, "t", 2000)
+        longer = replace(whole, end=2500)
+        segments = {"segmentDir": str(tmp_path / "data")}
+        for options in ({}, segments):
+            with pytest.raises(DataLossError, match="found at offset 1000: the log lost its end and has grown again"):
+                read_offsets(own_broker, longer, **options)
+            assert read_offsets(own_broker, longer, failOnDataLoss="false", **options) == [*range(1000)]
+        assert read_offsets(own_broker, replace(longer, epoch=0)) == [*range(2500)]
 
 
 def test_damage_is_lost_data_and_everything_else_is_read(own_broker: BrokerProcess, tmp_path: Path) -> None:
