@@ -32,6 +32,8 @@ def measure(cases: Sequence[Case], sums: Mapping[str, int], url: str, rounds: in
             _verify(case, sums)
     passes: dict[str, Seconds] = {case.name: _timed(case) for case in cases}
     passes[PLAIN_CLIENT] = lambda: _drain(url, sums)
+    for warm_up in passes.values():  # the sink's own code is compiled too, and files are in the page cache
+        warm_up()
     samples: dict[str, list[float]] = {name: [] for name in passes}
     for number in range(rounds):
         for name in [*passes] if number % 2 == 0 else reversed([*passes]):
