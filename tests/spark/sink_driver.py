@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-BATCH = 40_000
+BATCH = 100_000
 
 
 def start(spark: SparkSession, url: str, checkpoint: Path) -> StreamingQuery:
