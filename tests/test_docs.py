@@ -198,7 +198,9 @@ def test_the_reference_names_every_key() -> None:
     assert set(re.findall(r"^\| `([a-z_]+\.[a-z_]+)` \|", text, re.M)) == keys
 
 
-@pytest.mark.parametrize("page", [*PAGES, "docs/spark.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "client/cli/README.md"])
+@pytest.mark.parametrize(
+    "page", [*PAGES, "docs/spark.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "client/cli/README.md"]
+)
 def test_every_link_leads_somewhere(page: str) -> None:
     """A link to a file of the project leads to one."""
     path = ROOT / page

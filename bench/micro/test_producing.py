@@ -5,8 +5,8 @@ from __future__ import annotations
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from tidelog.client.core.cutting import Table, cut
-from tidelog.client.core.partitioner import partition_of, partitions_of
 from tidelog.client.core.entries import to_entries
+from tidelog.client.core.partitioner import partition_of, partitions_of
 from tidelog.client.core.record import make_record
 
 from .content import values_of

@@ -6,11 +6,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-
 from pyarrow import types as types
 
 class ArrowNotImplementedError(NotImplementedError): ...
-
 class DataType: ...
 
 class ListType(DataType):
@@ -42,7 +40,6 @@ class Schema:
     @property
     def names(self) -> list[str]: ...
     def __iter__(self) -> Iterator[Field]: ...
-
     def with_metadata(self, metadata: dict[bytes, bytes]) -> Schema: ...
 
 class Scalar:
@@ -50,7 +47,6 @@ class Scalar:
     def cast(self, target_type: DataType) -> Scalar: ...
 
 class Buffer(bytes): ...
-
 class ArrowInvalid(ValueError): ...
 
 class Array:
