@@ -203,15 +203,15 @@ def test_what_was_written_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_task_tells_what_it_stored(broker: BrokerProcess, client: Client) -> None:
     """Rows and offsets of each partition; with dedup ids a second attempt adds nothing; no rows need no broker."""
-    client.topics.create("told", partitions=2)
+    client.topics.create("sink-told", partitions=2)
     columns = {"partition": pa.array([0, 1, 0], pa.int32()), "dedup_id": pa.array(["a", "b", "c"])}
     rows = batch(value=["x", "yy", None], timestamp=pa.array([1, None, -1], pa.timestamp("us", "UTC")), **columns)
-    given = WriteOptions.parse({"url": broker.url, "topic": "told", "compression": "zstd", "durability": "synced"})
-    written = (Written("told", 0, 2, 0, 1), Written("told", 1, 1, 0, 0))
+    given = WriteOptions.parse({"url": broker.url, "topic": "sink-told", "compression": "zstd", "durability": "synced"})
+    written = (Written("sink-told", 0, 2, 0, 1), Written("sink-told", 1, 1, 0, 0))
     assert write_task(given, iter([rows])) == SinkMessage(0, 0, 3, 3, 0, written)
     assert write_task(given, iter([rows])) == SinkMessage(0, 0, 3, 3, 3, ())
     assert write_task(options(), iter([])) == SinkMessage(0, 0, 0, 0, 0, ())
-    assert [message.value for message in client.replay("told", partition=0).messages()] == [b"x", None]
+    assert [message.value for message in client.replay("sink-told", partition=0).messages()] == [b"x", None]
 
 
 @pytest.mark.parametrize(

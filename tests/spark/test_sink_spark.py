@@ -76,7 +76,7 @@ EXPECTED_HASH = 429_522_613_773_506
 
 def test_every_column_travels_there_and_back(spark: SparkSession, save: Save, client: Client) -> None:
     """Null and empty keys and values, headers, times from 1969 to 2101, priorities, partitions; columns in any order."""
-    client.topics.create("columns", partitions=3)
+    client.topics.create("sink-columns", partitions=3)
     moments = [
         datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
         datetime(1970, 7, 21, 14, 9, 16, 146413, tzinfo=UTC),
@@ -91,14 +91,14 @@ def test_every_column_travels_there_and_back(spark: SparkSession, save: Save, cl
         "priority int, headers array<struct<key:string,value:binary>>, value binary, timestamp timestamp, key binary,"
         " partition int"
     )
-    save(spark.createDataFrame(rows, schema).coalesce(1), "columns", compression="zstd", durability="synced")
+    save(spark.createDataFrame(rows, schema).coalesce(1), "sink-columns", compression="zstd", durability="synced")
     found = sorted(
         (message.priority, message.headers.items(), message.value, message.timestamp, message.key, message.partition)
-        for message in client.replay("columns").messages()
+        for message in client.replay("sink-columns").messages()
     )
     assert [(*row[:1], [*row[1]], *row[2:]) for row in found] == rows
     read = spark.read.format("tidelog").option("url", client_url(client)).option("includeHeaders", "true")
-    back = read.option("columns", ",".join(NAMES)).load("columns").select(*NAMES)
+    back = read.option("columns", ",".join(NAMES)).load("sink-columns").select(*NAMES)
     assert sorted(plain(row) for row in back.collect()) == [(*row[:1], row[1], *row[2:3], *row[3:]) for row in rows]
 
 
@@ -120,13 +120,13 @@ def plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def test_values_of_none_to_sixteen_mebibytes(spark: SparkSession, save: Save, client: Client) -> None:
     """What fits a topic travels whole; one byte more is an error of the task that names the row."""
-    client.topics.create("large", partitions=1)
+    client.topics.create("sink-large", partitions=1)
     sizes = [0, 1, 16 * MIB]
     frame = spark.createDataFrame([(size,) for size in (*sizes, 16 * MIB + 1)], "n int").coalesce(1).selectExpr(LARGE)
-    save(frame.limit(3), "large")
+    save(frame.limit(3), "sink-large")
     with pytest.raises(Exception, match=r"row 1 of task 0, topic 'large': values\[1\]: expected messages of at most"):
-        save(frame.where("length(value) in (1, 16777217)"), "large")
-    values = [message.value or b"" for message in replayed(client, "large")]
+        save(frame.where("length(value) in (1, 16777217)"), "sink-large")
+    values = [message.value or b"" for message in replayed(client, "sink-large")]
     assert [len(value) for value in values] == sizes
     assert values[2].count(b"x") == 16 * MIB
 
@@ -252,12 +252,12 @@ def test_only_what_spark_ran_again_is_there_twice(spark: SparkSession, save: Sav
     """A task that failed behind 20,000 of its 25,000 rows: nothing is lost, and what is there twice is of that task, and
     of what it had sent. With dedup ids nothing is."""
     with Client(broker.url) as client:
-        client.topics.create("again", partitions=2)
+        client.topics.create("sink-again", partitions=2)
         client.topics.create("once", partitions=2)
     frame = numbered(spark, 100_000)
     broken = frame.mapInArrow(failing(1, 20_000), frame.schema)
-    save(broken, "again")
-    found = stored(broker.url, "again")
+    save(broken, "sink-again")
+    found = stored(broker.url, "sink-again")
     twice = {number for number, count in found.items() if count > 1}
     assert set(found) == set(range(100_000))
     assert set(found.values()) <= {1, 2}
