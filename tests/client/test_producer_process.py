@@ -384,6 +384,7 @@ def check_places(client: Client, places: dict[tuple[int, int], object], counts: 
 
 def test_the_connection_of_a_closed_producer_is_closed() -> None:
     """After close no socket of it is left, and its thread ends."""
+    before = {*threading.enumerate()}
     with FakeBroker() as broker, Client(broker.url) as client:
         with client.producer() as producer:
             producer.send("t", b"")
@@ -391,7 +392,7 @@ def test_the_connection_of_a_closed_producer_is_closed() -> None:
             sock = link.current._socket  # type: ignore[union-attr]
             assert isinstance(sock, socket.socket)
         for _ in range(1_000):
-            names = [thread.name for thread in threading.enumerate()]
+            names = [thread.name for thread in {*threading.enumerate()} - before]
             if sock.fileno() == -1 and "tidelog-producer" not in names:
                 return
             time.sleep(0.005)
