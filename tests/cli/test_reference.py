@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 EXAMPLES = re.findall(r"^\$ (.*)$", (ROOT / "docs/cli.md").read_text(), re.M)
 ONLINE = sorted(
-    (line for line in EXAMPLES if not re.match(r"tidelog (serve|config|check|dump) ", line)),
+    (line for line in EXAMPLES if not re.match(r"tidelog (serve|config|check|dump|spark) ", line)),
     # Deleting is last, because the ids in the other examples are of that topic; before it comes the archive, which needs
     # a topic of small segments.
     key=lambda line: (" delete " in line, line.startswith("tidelog archive ")),
