@@ -85,6 +85,29 @@ class _Line:
         self.hang_up()
 
 
+class _Turn:
+    """Whose pull is in progress: one at a time."""
+
+    __slots__ = ("_lock", "_owner")
+
+    def __init__(self) -> None:
+        self._lock = runtime.Lock()
+        self._owner: object | None = None
+
+    def begin(self, pull: object) -> bool:
+        """Return whether it is this one's from here on."""
+        with self._lock:
+            if self._owner is not None:
+                return False
+            self._owner = pull
+            return True
+
+    def end(self, pull: object) -> None:
+        """Let go, if it is this one's."""
+        if self._owner is pull:
+            self._owner = None
+
+
 class Reader:
     """One pass over the partitions of a plan. One task at a time pulls; any may call `stop`."""
 
@@ -94,13 +117,11 @@ class Reader:
         self._line = _Line(make_link, f"the {plan.what} has ended")
         self._timeout = timeout
         self._home: runtime.Home | None = None
-        self._is_open = False
-        self._is_stopped = False
+        self._is_open = self._is_stopped = False
         self._closed: ClosedError | None = None
         self._flight: _Flight | None = None
         self._bell: runtime.Bell | None = None
-        self._lock = runtime.Lock()
-        self._owner: object | None = None  # of the pull in progress
+        self._turn = _Turn()
         self._backoff = Backoff()
 
     def __repr__(self) -> str:
@@ -150,7 +171,16 @@ class Reader:
                 return None
             raise
         finally:
-            self._leave(pull)
+            self._turn.end(pull)
+
+    def batch_at_hand(self) -> MessageBatch | None:
+        """Return a batch that is here and whole, if any: waits for nothing, and leaves errors for `next_batch`."""
+        pull = object()
+        try:
+            is_mine = not self._is_stopped and self._turn.begin(pull)
+            return self.positions.batch_at_hand() if is_mine else None
+        finally:
+            self._turn.end(pull)
 
     async def open(self) -> Positions:
         """Resolve what is read, unless that is done, and return it."""
@@ -161,7 +191,7 @@ class Reader:
             await self._open()
             return self.positions
         finally:
-            self._leave(pull)
+            self._turn.end(pull)
 
     async def inquiry(self) -> Inquiry:
         """Return what it takes to ask the broker about the partitions that are read."""
@@ -206,14 +236,8 @@ class Reader:
 
     def _enter(self, pull: object) -> None:
         self._home = runtime.home() if self._home is None else self._home  # first: a fork may leave the lock held
-        with self._lock:
-            if self._owner is not None:
-                raise ConcurrentUseError(f"two threads or tasks use one {self._plan.what}; give each its own")
-            self._owner = pull
-
-    def _leave(self, pull: object) -> None:
-        if self._owner is pull:
-            self._owner = None
+        if not self._turn.begin(pull):
+            raise ConcurrentUseError(f"two threads or tasks use one {self._plan.what}; give each its own")
 
     async def _open(self) -> None:
         if self._is_stopped:
@@ -310,8 +334,7 @@ class Reader:
             call = connection.send(sent.message)
         except TidelogError:
             return None
-        give_up_at = runtime.now() + max_wait_us / 1_000_000 + LATE_S
-        self._flight = _Flight(sent, connection, call, give_up_at)
+        self._flight = _Flight(sent, connection, call, runtime.now() + max_wait_us / 1_000_000 + LATE_S)
         return self._flight
 
     async def _pause(self, until: float) -> bool:

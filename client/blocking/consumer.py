@@ -77,9 +77,10 @@ class Consumer(Generic[AnyMessage]):
         items = self._items_until(until)
         while items is not None:
             received += islice(items, most - len(received))
-            if len(received) == most or not self._reader.positions.is_ready:
+            if len(received) == most:
                 break
-            items = self._items_until(until)
+            # Whoever has messages waits for no more, and what would raise is left for the next call.
+            items = self._items_at_hand() if received else self._items_until(until)
         return received
 
     # -- where it is -----------------------------------------------------------------------------------------------
@@ -167,7 +168,12 @@ class Consumer(Generic[AnyMessage]):
         if self._hand:
             self._reader.check()
             return self._hand.items
-        batch = self._batch_until(until)
+        return self._picked_up(self._batch_until(until))
+
+    def _items_at_hand(self) -> Iterator[AnyMessage] | None:
+        return self._hand.items if self._hand else self._picked_up(self._typed(self._reader.batch_at_hand()))
+
+    def _picked_up(self, batch: MessageBatch[AnyMessage] | None) -> Iterator[AnyMessage] | None:
         if batch is None:
             return None
         self._hand = hand = Hand(batch)
@@ -176,7 +182,9 @@ class Consumer(Generic[AnyMessage]):
         return hand.items
 
     def _batch_until(self, until: float) -> MessageBatch[AnyMessage] | None:
-        batch = self._reader.next_batch(until)
+        return self._typed(self._reader.next_batch(until))
+
+    def _typed(self, batch: MessageBatch | None) -> MessageBatch[AnyMessage] | None:
         if batch is not None and self._decoder is not None:
             return cast("MessageBatch[AnyMessage]", batch.with_codec(self._decoder))
         return cast("MessageBatch[AnyMessage] | None", batch)

@@ -121,6 +121,14 @@ class Position:
 
     def next_batch(self, times: Times | None, max_payload_bytes: int) -> MessageBatch | None:
         """Return the next batch with records to hand out, or None. Raises `error` once everything before it is out."""
+        batch = self.batch_at_hand(times, max_payload_bytes)
+        if batch is None and self.error is not None:
+            error, self.error = self.error, None  # whoever goes on after it asks the broker again
+            raise error
+        return batch
+
+    def batch_at_hand(self, times: Times | None, max_payload_bytes: int) -> MessageBatch | None:
+        """The same, without raising."""
         while self._received:
             received = self._received.popleft()
             try:
@@ -136,9 +144,6 @@ class Position:
                 self.handed = min(self.handed, self.end)
             if len(batch):
                 return batch
-        if self.error is not None:
-            error, self.error = self.error, None  # whoever goes on after it asks the broker again
-            raise error
         return None
 
     def _cut(self, records: RecordBatch, times: Times | None) -> MessageBatch:

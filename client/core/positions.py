@@ -106,11 +106,6 @@ class Positions:
         ]
 
     @property
-    def is_ready(self) -> bool:
-        """Whether something can be handed out, or raised, without waiting."""
-        return any(position.is_ready for position in self)
-
-    @property
     def is_empty(self) -> bool:
         """Whether there is no partition: a topic that matches a pattern may come."""
         return not self._positions
@@ -175,6 +170,16 @@ class Positions:
         for position in self:
             if position.is_ready:
                 found = self._next_of(position)
+                if found is not None:
+                    return found
+        return None
+
+    def batch_at_hand(self) -> MessageBatch | None:
+        """Return the next batch that is received and whole, in no order among partitions; what is to be raised, or
+        passed over, stays for `next_batch`."""
+        for position in self:
+            if position.is_ready:
+                found = position.batch_at_hand(self._times, self.max_payload_bytes)
                 if found is not None:
                     return found
         return None

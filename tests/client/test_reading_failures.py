@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 import pytest
@@ -139,6 +140,58 @@ async def test_damage_that_the_broker_confirms_is_raised(world: World) -> None:
         await consumer.seek("t", 0, offset=20)
         assert await offsets(consumer) == list(range(20, 30))
     assert [fetch.verify for fetch in world.broker.requests if isinstance(fetch, Fetch)].count(True) >= 2
+
+
+@everywhere
+async def test_receive_hands_out_what_is_before_damage(world: World) -> None:
+    """Messages in hand are returned, not lost to an error behind them, which is for the next call."""
+    store(world, "t", 40)
+    flip(world, "t", 2, 130)
+    world.broker.store.topic("t").partitions[0].damaged = (20, 30)
+    async with world.client() as client, client.consumer("t", end="latest") as consumer:
+        assert [message.offset for message in await consumer.receive(100)] == list(range(20))
+        for _ in range(2):
+            with pytest.raises(CorruptError):
+                await consumer.receive(100)
+            assert await consumer.position("t", 0) == 20
+        await consumer.seek("t", 0, offset=30)
+        assert [message.offset for message in await consumer.receive(100)] == list(range(30, 40))
+
+
+@everywhere
+async def test_receive_hands_out_what_other_partitions_have(world: World) -> None:
+    """An error of one partition is raised by a call that has nothing to return, and takes no message of another."""
+    store(world, "t", 20, partitions=3)
+    async with world.client() as client, client.consumer("t") as consumer:
+        await consumer.assignment()
+        await consumer.seek("t", 1, offset=500)
+        received: list[tuple[int, int]] = []
+        errors = 0
+        while len(received) < 40:
+            try:
+                found = await consumer.receive(100, timeout=30)
+                received += [(message.partition, message.offset) for message in found]
+            except OffsetOutOfRangeError:
+                errors += 1
+                await consumer.seek("t", 1, offset=500)
+        with pytest.raises(OffsetOutOfRangeError):
+            await consumer.receive(100)
+    assert sorted(received) == [(partition, at) for partition in (0, 2) for at in range(20)]
+    assert errors < 10
+
+
+@everywhere
+async def test_receive_does_not_wait_with_messages_in_hand(world: World) -> None:
+    """Damage at the end, passed over on request, is asked about by the next call: this one returns at once."""
+    store(world, "t", 30)
+    flip(world, "t", 2, 130)
+    world.broker.store.topic("t").partitions[0].damaged = (20, 30)
+    async with world.client() as client, client.consumer("t", on_corrupt="skip") as consumer:
+        began = time.monotonic()
+        received = await consumer.receive(100, timeout=3)
+        assert time.monotonic() - began < 2
+        assert [message.offset for message in received] == list(range(20))
+        assert await consumer.receive(100, timeout=0.1) == []
 
 
 @everywhere
