@@ -28,8 +28,9 @@ class Flat(NamedTuple):
 def flatten(entries: list[object], limit: int) -> Flat | None:
     """Return the entries as one column; None if one is neither bytes nor text (which becomes UTF-8), or if they are of
     more than `limit` bytes together. Subclasses count as something else. The interpreter lock is held: some 40 ns an
-    entry of 100 bytes, and a tenth of a nanosecond for each further byte."""
-    if _column is None:
+    entry of 100 bytes, and a tenth of a nanosecond for each further byte. None also where another thread changed the
+    list's length just now, and where many texts would have to be encoded, which takes ten times as long."""
+    if _column is None or type(entries) is not list:
         return None
     offsets = np.empty(len(entries) + 1, dtype="<i4")
     data = _column.flatten(entries, offsets, limit)

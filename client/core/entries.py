@@ -1,7 +1,7 @@
 """The entries of one column of a call: behind one another where they are plain, objects where they are not.
 
     flat      BinaryColumn         Arrow's, or read so: where it lies, with its nulls
-                                   a list of bytes or text, and there are not too many bytes: copied once, at once
+                                   a list of bytes or text, neither too many nor too large: copied once, at once
     objects   array or list        anything else; None among them, bytearrays, large lists
 
 What is copied at once is not looked at again: a reference to each of 100,000 objects, taken and given back, costs as
@@ -36,6 +36,8 @@ FLAT_BYTES = 32 * MIB
 """What is copied at once: no other thread runs meanwhile, for about 10 ms, and it is held until the last batch of it is
 sent. Larger columns are copied batch by batch."""
 
+FLAT_ROWS = 250_000
+"""And not more entries than this, however small: another 10 ms."""
 
 BLOCK_ROWS = 1_000
 """Rows looked at together."""
@@ -49,7 +51,7 @@ def to_entries(column: Iterable[Data] | Arrow, name: str) -> tuple[Entries, Int6
     """Return a column as it is sent, flat where it can be, and the size of each entry; 0 where it is None. Raises
     TypeError or ValueError that names the row."""
     flat, rest = in_place(column, name)
-    if flat is None and isinstance(rest, list):
+    if flat is None and type(rest) is list:  # one of another kind may say of itself what it likes
         flat = flat_column(cast("list[object]", rest))
     if flat is None:
         return to_objects(rest, name)
@@ -109,8 +111,9 @@ def _sizes(entries: list[bytes | None]) -> npt.NDArray[np.int64]:
 
 
 def flat_column(entries: list[object]) -> BinaryColumn | None:
-    """Return plain entries as one column; None if they are not plain, or too many bytes."""
-    flat = flatten(entries, FLAT_BYTES)
+    """Return plain entries as one column; None if they are not plain, or too many, or
+    too many bytes."""
+    flat = flatten(entries, FLAT_BYTES) if len(entries) <= FLAT_ROWS else None
     return None if flat is None else BinaryColumn(flat.offsets, memoryview(flat.data))
 
 

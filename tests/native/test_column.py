@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog.native import _column
 from tidelog.native.column import Flat, flatten, pick
 
 MANY = 1 << 20
@@ -55,6 +56,36 @@ def test_the_limit_is_of_all_bytes_together():
     empty = flatten([b""], 0)
     assert empty is not None
     assert (empty.offsets.tolist(), empty.data) == ([0, 0], b"")
+
+
+def test_a_list_whose_length_changed_meanwhile_is_left_to_others():
+    """Offsets for another number of entries, because a thread changed the list: nothing is read or written."""
+    offsets = np.full(3, 7, dtype="<i4")
+    for entries in ([b"a"], [b"a", b"b", b"c"], []):
+        assert _column.flatten(entries, offsets, MANY) is None
+    assert offsets.tolist() == [7, 7, 7]
+    assert _column.flatten([b"a", b"bc"], offsets, MANY) == b"abc"
+
+
+class Short(list[bytes]):
+    """A list that says what it likes of itself."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_a_list_of_another_kind_is_left_to_others():
+    """Only what is exactly a list is read from where its entries lie."""
+    assert flatten(Short([b"a", b"b"]), MANY) is None  # type: ignore[arg-type]
+
+
+def test_few_texts_are_encoded_at_once():
+    """20,000 texts beyond ASCII and not one more, as encoding one takes as long as ten others; ASCII is for nothing."""
+    texts: list[object] = [f"é{at}" for at in range(20_000)]
+    column = flatten([*texts, *["a"] * 9], MANY)
+    assert column is not None
+    assert column.data[:3] == "é0".encode()
+    assert flatten([*texts, "é"], MANY) is None
 
 
 def test_no_reference_is_kept():
