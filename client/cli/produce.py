@@ -137,7 +137,8 @@ def produce(
 
     A summary goes to standard error. When a line is refused, everything before it is stored, nothing after it, and
     the error names the line. Flags, files and the partition are looked at before the first line is read. When whoever
-    reads the --receipts stops, nothing more is sent; if there was more, the exit code is 1.
+    reads the --receipts stops, nothing more is sent; if there was more, the exit code is 1. After Ctrl-C the summary
+    counts all that is known to be stored, of which the last messages may lack their receipts.
     """
     template = Record(
         value=None,
