@@ -239,7 +239,20 @@ async def test_what_may_not_be_sent_is_refused_by_send(world: World) -> None:
                 await producer.send(name, b"")
         await producer.send("t", b"last")
     stored = [value for partition in range(3) for value in world.broker.store.values("t", partition)]
-    assert stored == [b"first", b"last"]
+    assert len(stored) == 2
+    assert set(stored) == {b"first", b"last"}  # each in any partition
+
+
+@everywhere
+async def test_a_key_counts_towards_the_size_of_a_message(world: World) -> None:
+    """The limit of a topic is of value and key together, also where messages with keys came before."""
+    world.broker.store.create("default/t", 1, {"max_message_bytes": 100})
+    async with world.client() as client, client.producer() as producer:
+        for _ in range(3):
+            await producer.send("t", b"v" * 60, key=b"k" * 40)
+        with pytest.raises(MessageTooLargeError, match="found one of 101"):
+            await producer.send("t", b"v" * 60, key=b"k" * 41)
+    assert world.broker.store.values("t") == [b"v" * 60] * 3
 
 
 @everywhere

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import count, pairwise
 
+from tests.client.core.interrupting import interrupted
 from tests.client.core.lane_driver import FOR_EVER, Driver, record
 
-from tidelog.client.core.lane import Verdict, judge
+from tidelog.client.core.lane import Lane, Verdict, judge
 from tidelog.client.core.outbox import Outbox
-from tidelog.client.core.parcel import Delivery, Group, Parcel
+from tidelog.client.core.parcel import Delivery, Group, Identity, Parcel
 from tidelog.client.core.record import Record
 from tidelog.protocol.batch import decode_batch
 from tidelog.protocol.errors import (
@@ -114,6 +115,27 @@ def test_sequences_go_on_after_the_highest() -> None:
     driver.submit()
     driver.submit()
     assert [decode_batch(bytes(send.bulk or b"")).header.base_sequence for send in driver.wire] == [0xFFFF_FFFF, 0]
+
+
+def test_a_number_that_was_given_is_not_given_again() -> None:
+    """Wherever the taking of a batch is interrupted, it and the next one are 0 and 1 once the lane is set right."""
+    for number in count(1):
+        lane, parcels = Lane(1, 0), [Parcel(0, 4, 0, 1, FOR_EVER) for _ in range(2)]
+        for parcel in parcels:
+            parcel.values = [b"value"]
+            parcel.deliveries.append(Delivery(parcel))
+        lane.unsent.append(parcels[0])
+        was_struck = interrupted(
+            number, lambda lane=lane, parcels=parcels: lane.take(parcels[0], Identity(1, 0)), ("lane.py", "parcel.py")
+        )
+        lane.lost()
+        lane.unsent.append(parcels[1])
+        while (parcel := lane.next_parcel(0.0)) is not None:
+            lane.take(parcel, Identity(1, 0))
+        assert [parcel.sequence for parcel in parcels] == [0, 1], number
+        if not was_struck:
+            assert number > 8
+            break
 
 
 def test_messages_of_other_kinds_do_not_share_a_batch() -> None:
