@@ -51,10 +51,10 @@ def to_entries(column: Iterable[Data] | Arrow, name: str) -> tuple[Entries, Int6
     """Return a column as it is sent, flat where it can be, and the size of each entry; 0 where it is None. Raises
     TypeError or ValueError that names the row."""
     flat, rest = in_place(column, name)
-    if flat is None and type(rest) is list:  # one of another kind may say of itself what it likes
+    if flat is None and type(cast("object", rest)) is list:  # one of another kind may say of itself what it likes
         flat = flat_column(cast("list[object]", rest))
     if flat is None:
-        return to_objects(rest, name)
+        return to_objects(cast("Iterable[Data]", rest), name)
     return flat, flat.lengths().astype(np.int64)
 
 
