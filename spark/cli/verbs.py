@@ -55,7 +55,12 @@ ProgressFile = Annotated[
 ToUrl = Annotated[str | None, typer.Option("--to-url", metavar="URL", help="The target's broker [default: the same].")]
 RateFlag = Annotated[
     float | None,
-    typer.Option("--rate", parser=parse_rate, metavar="N", help="The most records a second [default: no limit]."),
+    typer.Option(
+        "--rate",
+        parser=parse_rate,
+        metavar="N",
+        help="The most records a second, written a second's at a time [default: no limit].",
+    ),
 ]
 Once = Annotated[
     bool,

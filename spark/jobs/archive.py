@@ -25,6 +25,7 @@ from ..planning import plan
 from ..schema import ALL_COLUMNS
 from .errors import JobStateError
 from .folder import exclusive, folder_of, made, read_or_none, remove, remove_unfinished, write_whole
+from .lineage import check_archived
 from .manifest import ArchivedFile, ArchivedRange, Manifest, Plan, check_files, encode
 from .parquet import WriteJob, checksum_of
 
@@ -103,19 +104,25 @@ def read_archive(
 ) -> DataFrame:
     """Return what the manifest lists, in the columns of the data source; with `url` also what the broker has since.
 
-    Each record is there once: the read of the broker begins at the offsets where the archive ends.
+    Each record is there once: the read of the broker begins at the offsets where the archive ends. Raises JobStateError
+    where it would be another topic's, or of a log that has lost what is archived; that is asked once, by this call.
     """
     at = folder_of(folder)
     manifest = manifest_of(at)
     if not manifest.files:
         raise JobStateError(f"{at}: expected an archive with files, found none")
+    given: dict[str, str] = {}
+    if url is not None:
+        given = {
+            **(options or {}),
+            "url": url,
+            "subscribe": ",".join(sorted({each.range.topic for each in manifest.files})),
+            "columns": ",".join(manifest.columns),
+            "startingOffsets": _starting(manifest.ends()),
+        }
+        check_archived(at, manifest, client_of(url), ReadOptions.parse(given))
     archived = spark.read.parquet(*(str(at / each.file) for each in manifest.files))
-    if url is None:
-        return archived
-    topics = ",".join(sorted({each.range.topic for each in manifest.files}))
-    tail = spark.read.format("tidelog").options(**(options or {})).option("url", url).option("subscribe", topics)
-    tail = tail.option("columns", ",".join(manifest.columns)).option("startingOffsets", _starting(manifest.ends()))
-    return archived.unionByName(tail.load())
+    return archived.unionByName(spark.read.format("tidelog").options(**given).load()) if given else archived
 
 
 def verify_archive(folder: str | PathLike[str]) -> list[str]:
@@ -160,11 +167,15 @@ class ArchiveRun:
         with exclusive(made(self._folder) / LOCK):
             remove_unfinished(self._folder)
             manifest = manifest_of(self._folder)
-            self._check(manifest, client, options)
+            self._check_columns(manifest)
             finished: tuple[ArchivedFile, ...] = ()
             if (left := read_or_none(self._folder / PLAN)) is not None:
                 manifest, finished = self._carry_out(manifest, Plan.decode(left, str(self._folder / PLAN)), write)
-            ranges = plan(client, self._options(topics, until, manifest.ends()), Narrowing())
+                self._check_columns(manifest)
+            names = check_archived(self._folder, manifest, client, options)
+            ends = {place: end for place, end in manifest.ends().items() if place.topic in names}
+            ranges = plan(client, self._options(topics, until, ends), Narrowing())
+            check_archived(self._folder, manifest, client, options)  # again: what planning saw may be younger
             planned = Plan(self._columns, tuple(ArchivedRange.of(each) for each in ranges))
             if not planned.ranges:
                 return Archived(self._folder, finished, len(finished))
@@ -182,27 +193,19 @@ class ArchiveRun:
             "subscribe": ",".join(topics),
             "maxRecordsPerPartition": str(self._records_per_file),
         }
-        wanted = {place: offset for place, offset in starts.items() if place.topic in topics}
-        if wanted:
-            given["startingOffsets"] = _starting(wanted)
+        if starts:
+            given["startingOffsets"] = _starting(starts)
         if until is not None:
             given["endingTimestamp"] = until.isoformat()
         return ReadOptions.parse(given)
 
-    def _check(self, manifest: Manifest, client: Client, options: ReadOptions) -> None:
-        """Raise JobStateError where the archive is of other columns, or of a topic that was made again since."""
+    def _check_columns(self, manifest: Manifest) -> None:
+        """Raise JobStateError where the archive is of other columns."""
         if manifest.files and manifest.columns != self._columns:
             raise JobStateError(
                 f"{self._folder}: expected an archive of the columns {', '.join(self._columns)}, found"
                 f" {', '.join(manifest.columns)}"
             )
-        ids = {topic.name: topic.id for topic in client.topics.list(options.selection.topics)}
-        for place, last in manifest.last().items():
-            if ids.get(place.topic, last.topic_id) != last.topic_id:
-                raise JobStateError(
-                    f"{self._folder}: expected the topic {place.topic} that was archived before, found one that was"
-                    " made again since: archive it to another folder"
-                )
 
     def _carry_out(
         self, manifest: Manifest, planned: Plan, write: Writing

@@ -31,17 +31,21 @@ class ArchivedRange(msgspec.Struct, frozen=True):
     end: int
     topic_id: int
     topic_count: int
+    epoch: int = 0
+    """Of the partition when the range was planned, by which records that came after a power loss are told from these;
+    0 where it is not known."""
 
     @classmethod
     def of(cls, wanted: Range) -> ArchivedRange:
         """Return a planned range as it is kept."""
         place = wanted.place
-        return cls(place.topic, place.partition, wanted.start, wanted.end, wanted.topic_id, wanted.count)
+        return cls(place.topic, place.partition, wanted.start, wanted.end, wanted.topic_id, wanted.count, wanted.epoch)
 
     @property
     def range(self) -> Range:
         """Return it as a task reads it."""
-        return Range(Place(self.topic, self.partition), self.start, self.end, self.topic_count, self.topic_id)
+        place = Place(self.topic, self.partition)
+        return Range(place, self.start, self.end, self.topic_count, self.topic_id, epoch=self.epoch)
 
     @property
     def file_name(self) -> str:

@@ -21,7 +21,7 @@ from ..connection import client_of
 from ..errors import OptionError
 from ..fetching import Fetching
 from ..options import ReadOptions
-from ..places import Range
+from ..places import Place, Range
 from ..rows import arrow_schema, within_times
 
 NAME = "tidelog_measures"
@@ -32,22 +32,28 @@ BATCH_ROWS = 65_536
 Int64s = npt.NDArray[np.int64]
 
 
+Packed = tuple[int, int, int, int, int, int]
+"""Partition, start, end, how often the topic's name was made, its id, the partition's epoch."""
+
+
 class Measuring(msgspec.Struct, frozen=True):
     """What is measured, as it is handed to the source, which takes nothing but text."""
 
     read: dict[str, str]
-    ranges: tuple[tuple[int, int, int, int, int], ...]
-    """Partition, start, end, how often the topic's name was made, its id."""
+    ranges: tuple[Packed, ...]
     topic: str
     latency_header: str | None
     times: tuple[int, int] | None = None
 
     def range(self, at: int) -> Range:
         """Return one of the ranges."""
-        from ..places import Place
+        partition, start, end, count, topic_id, epoch = self.ranges[at]
+        return Range(Place(self.topic, partition), start, end, count, topic_id, self.times, epoch)
 
-        partition, start, end, count, topic_id = self.ranges[at]
-        return Range(Place(self.topic, partition), start, end, count, topic_id, self.times)
+
+def packed(wanted: Range) -> Packed:
+    """Return a range of the topic for `Measuring`; its times are those of all ranges."""
+    return wanted.place.partition, wanted.start, wanted.end, wanted.count, wanted.topic_id, wanted.epoch
 
 
 def measures(spark: SparkSession, measuring: Measuring) -> DataFrame:

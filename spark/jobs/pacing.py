@@ -1,4 +1,4 @@
-"""How fast a replay may be: a number of records a second, held over the steps it goes in."""
+"""How fast a replay may be: a number of records a second, held by steps that are each begun in time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-STEP_S = 5.0
-"""With a rate a step is what so many seconds allow. A step is one job of Spark, which costs half a second."""
+STEP_S = 1.0
+"""With a rate a step is what so many seconds allow, as it is written as fast as it goes. A step is one job of Spark,
+which costs half a second."""
 
 STEP_RECORDS = 1_000_000
 """Without a rate: what a crash repeats at most, and some seconds of work."""
@@ -22,7 +23,11 @@ class Clock:
 
 
 class Pace:
-    """Keeps the average of a run at or below a rate; None is as fast as it goes."""
+    """Keeps a run at or below a rate; None is as fast as it goes.
+
+    A step begins no sooner after the one before than its records take at the rate. Time that a slow step took is not
+    made up for: what follows would be faster than the rate.
+    """
 
     def __init__(self, rate: float | None, step_records: int | None, clock: Clock) -> None:
         if rate is not None and not rate > 0:
@@ -32,11 +37,15 @@ class Pace:
         self._rate = rate
         self._clock = clock
         self._begun = clock.now()
-        self.step_records = step_records or (STEP_RECORDS if rate is None else max(1, int(rate * STEP_S)))
+        self.step_records = step_records or STEP_RECORDS
+        if rate is not None:
+            allowed = max(1, int(rate * STEP_S))
+            self.step_records = min(step_records or allowed, allowed)
 
-    def wait(self, done: int) -> None:
-        """Wait until as many records may have been written since the beginning."""
+    def wait(self, size: int) -> None:
+        """Wait until a step of so many records may begin."""
         if self._rate is not None:
-            early = self._begun + done / self._rate - self._clock.now()
+            early = self._begun + size / self._rate - self._clock.now()
             if early > 0:
                 self._clock.sleep(early)
+        self._begun = self._clock.now()

@@ -55,6 +55,8 @@ class Progress(msgspec.Struct, frozen=True):
     """Records, without what was repeated."""
     repeated: int = 0
     """Records by which the target grew more than it should have while steps were written again."""
+    epochs: dict[int, int] = {}
+    """Of the source's partitions when the replay was planned: records that came in a later one are not those."""
     format: str = FORMAT
     version: int = VERSION
 

@@ -20,10 +20,11 @@ from ..connection import client_of
 from ..narrowing import Narrowing
 from ..offsets import Offsets, advance
 from ..options import ReadOptions
-from ..places import Range
+from ..places import Place, Range
 from ..planning import plan
 from .errors import JobFailedError, JobStateError
 from .folder import exclusive, folder_of, made
+from .lineage import find_cuts
 from .pacing import Clock, Pace
 from .progress import Copied, Progress, Step, check_same, load, save
 from .range_bounds import Bound, bounds_of
@@ -123,13 +124,17 @@ class ReplayRun:
         """Go on where the file says, to the end."""
         with exclusive(made(path.parent) / f"{path.name}.lock"):
             progress, repeats = self._begin(path)
-            steps = foreign = paced = 0
+            steps = foreign = 0
             while not progress.is_done:
-                step, progress = self._next(path, progress, pace.step_records)
-                size = sum(step.until[place] - offset for place, offset in progress.done.items())
+                until = self._ahead(progress, pace.step_records)
+                size = sum(until[place] - offset for place, offset in progress.done.items())
+                pace.wait(size)
+                self._check_same(progress, until)
+                step, progress = self._next(path, progress, until)
                 before = self._end_of_target() - step.target_end
                 copy(progress, progress.offsets(progress.done), progress.offsets(step.until), self._times())
                 grown = self._end_of_target() - step.target_end
+                self._check_same(progress, until)  # again: what the step has read may be younger
                 if self._is_exact and grown < size:
                     raise JobFailedError(f"expected {self.target} to grow by {size} records, found {grown}")
                 written = size if self._is_exact else min(size, grown)
@@ -139,8 +144,6 @@ class ReplayRun:
                 repeats, steps = False, steps + 1
                 if tell is not None:
                     tell(progress)
-                paced += size
-                pace.wait(paced)
         return Replayed(progress.written, steps, progress.repeated, foreign)
 
     @property
@@ -171,20 +174,42 @@ class ReplayRun:
             ranges = self._plan()
             starts = {each.place.partition: each.start for each in ranges}
             ends = {each.place.partition: each.end for each in ranges}
-            found = Progress(copied, uuid4().hex, starts, ends, dict(starts))
+            epochs = {each.place.partition: each.epoch for each in ranges}
+            found = Progress(copied, uuid4().hex, starts, ends, dict(starts), epochs=epochs)
             save(path, found)
         check_same(found, copied, path)
         return found, found.step is not None
 
-    def _next(self, path: Path, progress: Progress, most: int) -> tuple[Step, Progress]:
-        """Return the step to write, which is in the file by then; one that is there already is written again."""
+    @staticmethod
+    def _ahead(progress: Progress, most: int) -> dict[int, int]:
+        """Return where the next step ends; one that was begun already is written again as it was."""
+        if progress.step is not None:
+            return progress.step.until
+        reached = advance(progress.offsets(progress.done), progress.offsets(progress.ends), most)
+        return {place.partition: offset for place, offset in reached.items()}
+
+    def _check_same(self, progress: Progress, until: Mapping[int, int]) -> None:
+        """Raise JobStateError where a step would copy, or has copied, other records than those that were planned."""
         source, target = self._topics()
         if (source.id, target.id) != (progress.copied.source_id, progress.copied.target_id):
             raise JobStateError(f"{self.source} or {self.target} was deleted and made again while it was replayed")
+        positions = {
+            Place(source.name, partition): (progress.epochs.get(partition, 0), offset)
+            for partition, offset in until.items()
+            if offset > progress.done[partition]
+        }
+        for place, survived in find_cuts(self._client, self._read, [source], positions).items():
+            raise JobStateError(
+                f"expected {place} as it was when the replay was planned, up to offset {positions[place][1]}, found a"
+                f" log that has lost what was behind {survived} since: plan another replay, with a progress file of"
+                " its own"
+            )
+
+    def _next(self, path: Path, progress: Progress, until: dict[int, int]) -> tuple[Step, Progress]:
+        """Return the step to write, which is in the file by then."""
         if progress.step is not None:
             return progress.step, progress
-        reached = advance(progress.offsets(progress.done), progress.offsets(progress.ends), most)
-        step = Step({place.partition: offset for place, offset in reached.items()}, self._end_of_target())
+        step = Step(until, self._end_of_target())
         progress = msgspec.structs.replace(progress, step=step)
         save(path, progress)
         return step, progress

@@ -50,7 +50,7 @@ def report_topic(
     zone; without it latency counts from the producer's timestamp. Raises JobFailedError, OptionError, and what the
     client raises.
     """
-    from .measures_source import Measuring, measures
+    from .measures_source import Measuring, measures, packed
 
     if top_keys < 1:
         raise ValueError(f"top_keys: expected 1 or more, found {top_keys}")
@@ -58,10 +58,9 @@ def report_topic(
     ranges = plan(
         client_of(url), ReadOptions.parse({**read, "subscribe": topic, **bounds_of(topic, start, end, by)}), Narrowing()
     )
-    packed = tuple((each.place.partition, each.start, each.end, each.count, each.topic_id) for each in ranges)
     times = ranges[0].times if ranges else None
     with spark_errors():
-        frame = measures(spark, Measuring(read, packed, topic, latency_header, times)).persist()
+        frame = measures(spark, Measuring(read, tuple(map(packed, ranges)), topic, latency_header, times)).persist()
         try:
             return _report(frame, topic, ranges, top_keys, latency_header)
         finally:

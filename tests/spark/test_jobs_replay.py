@@ -178,16 +178,44 @@ def test_what_is_refused(client: Client, tmp_path: Path) -> None:
 
 
 def test_the_pace_of_a_run() -> None:
-    """Five seconds' worth a step, and a wait for what the rate has not allowed yet; time that writing took counts."""
+    """A second's worth a step, each begun as long after the one before as its records take at the rate; time that a slow
+    step took is not made up for, so that no second begins more than the rate allows."""
     now, slept = [100.0], list[float]()
-    pace = Pace(1000.0, None, Clock(lambda: now[0], slept.append))
-    assert pace.step_records == 5000
-    now[0] = 102.0
-    pace.wait(5000)
-    now[0] = 111.0
-    pace.wait(10_000)
-    assert slept == [3.0]
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    pace = Pace(1000.0, None, Clock(lambda: now[0], sleep))
+    assert pace.step_records == 1000
+    begun: list[float] = []
+    for size, took in ((1000, 0.25), (1000, 5.0), (1000, 0.25), (1000, 0.0), (500, 0.0)):
+        pace.wait(size)
+        begun.append(now[0])
+        now[0] += took
+    assert begun == [101.0, 102.0, 107.0, 108.0, 108.5]
+    assert slept == [1.0, 0.75, 0.75, 0.5]
     assert Pace(0.1, None, Clock()).step_records == 1
     assert Pace(None, None, Clock()).step_records == 1_000_000
+    assert [Pace(10, most, Clock()).step_records for most in (5, 5000)] == [5, 10]
     with pytest.raises(ValueError, match="rate: expected more than 0 records a second, found 0"):
         Pace(0, None, Clock())
+
+
+def test_a_rate_holds_for_a_run_from_its_first_record(client: Client, tmp_path: Path) -> None:
+    """Nothing is written before its time: the wait comes before a step, and nothing of it is said to be begun."""
+    source, target = make(client, "replay-rate", 25)
+    path, copier = tmp_path / "progress.json", Copier(client, target)
+    now, seen = [0.0], list[tuple[float, int]]()
+
+    def sleep(seconds: float) -> None:
+        assert json.loads(path.read_text())["step"] is None
+        now[0] += seconds
+
+    def copy(progress: Progress, start: Offsets, end: Offsets, times: Times) -> None:
+        copier(progress, start, end, times)
+        seen.append((now[0], len(stored(client, target, 0))))
+
+    job = ReplayRun(client, client, source, target)
+    assert job.run(path, copy, Pace(10, None, Clock(lambda: now[0], sleep))) == Replayed(25, 3, 0, 0)
+    assert seen == [(1.0, 10), (2.0, 20), (2.5, 25)]
