@@ -12,7 +12,7 @@ class JobBusyError(ClientError):
 
 
 class JobStateError(ClientError):
-    """What a job kept (manifest, plan, progress) is damaged, or of another topic, log or job; the message says which."""
+    """What a job kept (manifest, plan, progress) is damaged, or of another topic, log or job; the message tells."""
 
     code = "JOB_STATE"
 
