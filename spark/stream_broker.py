@@ -67,7 +67,7 @@ class Lookout:
                 raise UnknownPartitionError(f"assign: expected partitions that exist, found {place}")
         chosen = {place: held for place, held in seen.available.items() if place in selection.places}
         unserved = seen.unserved.intersection(selection.places)
-        return Seen(chosen, seen.made, seen.gone, unserved, seen.epochs, is_whole=False)
+        return Seen(chosen, seen.made, seen.gone, unserved, seen.epochs, is_whole=False, ids=seen.ids)
 
     def look_at(self, places: Iterable[Place]) -> Seen:
         """Return what there is of topics, selected or not, that have these partitions."""
@@ -91,6 +91,7 @@ class Lookout:
             seen.gone | found.gone,
             seen.unserved | found.unserved,
             seen.epochs | found.epochs,
+            ids=seen.ids | found.ids,
         )
 
     def find_cuts(self, positions: Mapping[Place, tuple[int, int]]) -> Offsets:
@@ -184,4 +185,5 @@ def _seen(topics: Iterable[Topic], gone: dict[str, UnknownTopicError]) -> Seen:
     topics = [*topics]
     made = {topic.name: (topic.created - _EPOCH) // _MICROSECOND for topic in topics}
     epochs = {Place(topic.name, each.index): each.epoch for topic in topics for each in topic.partitions if each.epoch}
-    return Seen(available_of(topics), made, gone, unserved_of(topics), epochs)
+    ids = {topic.name: (topic.count, topic.id) for topic in topics}
+    return Seen(available_of(topics), made, gone, unserved_of(topics), epochs, ids=ids)

@@ -33,6 +33,8 @@ class Seen:
     """Where logs lost what was read of them, though they may have grown again since."""
     is_whole: bool = True
     """Whether all partitions of a topic are read: then one that turns up later is new."""
+    ids: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """How often each topic that it has was made, and its id: told of those too whose partitions it cannot serve."""
 
     def ends(self, before: Mapping[Place, int]) -> Offsets:
         """Return how far each partition goes, and never less than where it is; those without an answer stay."""
@@ -127,12 +129,14 @@ def ranges_of(before: StreamOffset, end: StreamOffset, seen: Seen) -> tuple[list
         if first >= last:
             continue  # a log that lost its end was settled when the batch was made
         held = seen.available.get(place)
+        epoch = end.epochs.get(place, 0)  # what was appended in a later one was not there when the batch was made
         if topic in seen.gone:
             losses.append(f"{place}: offsets {first} to {last}: the topic was deleted")
         elif end.made.get(topic, seen.made.get(topic)) != seen.made.get(topic):
             losses.append(f"{place}: offsets {first} to {last}: the topic was deleted and made again")
         elif held is None:
-            ranges.append(Range(place, first, last))  # its task waits for it
+            count, topic_id = seen.ids.get(topic, (0, 0))
+            ranges.append(Range(place, first, last, count, topic_id, epoch=epoch))  # its task waits for it
         else:
             survived = min(held.end, seen.cut.get(place, held.end))
             low, high = min(max(first, held.start), last), min(last, survived)
@@ -143,7 +147,7 @@ def ranges_of(before: StreamOffset, end: StreamOffset, seen: Seen) -> tuple[list
                     f"{place}: offsets {max(first, high)} to {last} are lost: its log ends at {survived} since"
                 )
             if low < high:
-                ranges.append(Range(place, low, high, held.count, held.topic_id))
+                ranges.append(Range(place, low, high, held.count, held.topic_id, epoch=epoch))
     return ranges, losses
 
 

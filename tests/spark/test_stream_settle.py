@@ -107,6 +107,16 @@ def test_what_a_batch_reads() -> None:
     assert ranges_of(START, end, without) == ([Range(N, 5, 9), Range(A, 20, 40)], [])
 
 
+def test_a_batch_reads_only_what_was_there_when_it_was_made() -> None:
+    """A range has the epoch that its batch was made in, not the one of now, and the topic's identity, also while the
+    partition cannot be served: what has those offsets since is told apart by the task."""
+    end = StreamOffset({A: 40, B: 30, N: 9}, {"orders": 7, "new": 8}, {N: 5}, {A: 2, N: 4})
+    ids = {"orders": (1, 3), "new": (2, 4)}
+    seen = Seen(HELD, {**MADE, "new": 8}, epochs={A: 3, N: 5}, ids=ids)
+    found = [Range(N, 5, 9, 2, 4, epoch=4), Range(A, 20, 40, 1, 3, epoch=2)]
+    assert ranges_of(START, end, seen) == (found, [])
+
+
 def test_what_a_batch_has_lost_since_it_was_made() -> None:
     """The same four ways; what is there is left of it."""
     end = StreamOffset({A: 40}, MADE)
