@@ -24,6 +24,10 @@ from pyspark.sql.datasource import (
 from .places import Place, Range
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+"""The broker is asked for times in the years 1 to 9999."""
 
 Span = tuple[int | None, int | None]
 """From (inclusive) and to (exclusive), None where there is no bound."""
@@ -76,7 +80,7 @@ class Narrowing:
         if column == ("offset",):
             return replace(self, offsets=_meet(self.offsets, _span(each)))
         if column == ("timestamp",):
-            return replace(self, times=_meet(self.times, _span(each)))
+            return replace(self, times=_meet(self.times, _in_years(_span(each))))
         return self
 
 
@@ -116,8 +120,17 @@ def _span(each: Filter) -> Span:
 
 def _number(value: object) -> int | None:
     if isinstance(value, datetime) and value.tzinfo is not None:
-        return (value - _EPOCH) // timedelta(microseconds=1)
+        return (value - _EPOCH) // _MICROSECOND
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _in_years(span: Span) -> Span:
+    """Return a span of times that the broker can be asked for, which is never smaller."""
+    low, high = span
+    return (
+        None if low is None or low < _FIRST_US else min(low, _LAST_US),
+        None if high is None or high > _LAST_US else max(high, _FIRST_US),
+    )
 
 
 def _meet(one: Span, other: Span) -> Span:

@@ -172,6 +172,25 @@ def test_utc_is_what_timestamps_count_in() -> None:
     assert Narrowing.of([EqualTo(("timestamp",), first)]).times == (17_417_356_146_413, 17_417_356_146_414)
 
 
+def test_times_at_the_ends_of_the_calendar_are_bounds_that_a_broker_can_be_asked_for() -> None:
+    """The microsecond after the last one of the year 9999 is no datetime: such a filter bounds nothing there, and one
+    that nothing passes narrows to the last microsecond, which Spark looks at again."""
+    first = datetime(1, 1, 1, tzinfo=UTC)
+    last = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    west, east = timezone(timedelta(hours=-14)), timezone(timedelta(hours=14))
+    for each, times in (
+        (LessThanOrEqual(("timestamp",), last), (None, None)),
+        (LessThan(("timestamp",), last), (None, 253_402_300_799_999_999)),
+        (GreaterThan(("timestamp",), last), (253_402_300_799_999_999, None)),
+        (EqualTo(("timestamp",), last), (253_402_300_799_999_999, None)),
+        (GreaterThanOrEqual(("timestamp",), last.replace(tzinfo=west)), (253_402_300_799_999_999, None)),
+        (GreaterThanOrEqual(("timestamp",), first), (-62_135_596_800_000_000, None)),
+        (GreaterThanOrEqual(("timestamp",), first.replace(tzinfo=east)), (None, None)),
+        (LessThan(("timestamp",), first.replace(tzinfo=east)), (None, -62_135_596_800_000_000)),
+    ):
+        assert Narrowing.of([each]).times == times, each
+
+
 def test_what_travels_to_a_task_arrives() -> None:
     """A reader and the range of a task are the same in another process; without a range a task yields nothing."""
     wanted = Range(Place("a", 0), 5, 9, 2, 7, (1, 2))
