@@ -43,13 +43,16 @@ class Given:
             raise OptionError(f"{name}: expected true or false, found {found!r}")
         return found == "true"
 
-    def names(self, name: str) -> tuple[str, ...]:
+    def names(self, name: str, *, may_repeat: bool = True) -> tuple[str, ...]:
         """Return a comma-separated list, each entry once; empty where it is not given."""
         text = self.text(name)
         found = [] if text is None else [entry.strip() for entry in text.split(",")]
         if "" in found:
             raise OptionError(f"{name}: expected names with commas between them, found {text!r}")
-        return tuple(dict.fromkeys(found))
+        names = tuple(dict.fromkeys(found))
+        if len(names) < len(found) and not may_repeat:
+            raise OptionError(f"{name}: expected each name once, found {text!r}")
+        return names
 
     def count(self, name: str, default: int | None, least: int = 1) -> int | None:
         """Return a whole number."""

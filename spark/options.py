@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..client.core.url import target
 from .bounds import Bounds, Edge, parse_assign, parse_ending, parse_starting
 from .errors import OptionError
 from .given import Given
@@ -148,7 +149,7 @@ class ReadOptions:
     def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
         """Return the columns that are read, in their order. Raises OptionError that names the nearest."""
         given = Given(options)
-        columns, has_headers = given.names("columns"), given.flag("includeHeaders", False)
+        columns, has_headers = given.names("columns", may_repeat=False), given.flag("includeHeaders", False)
         check_columns(columns)
         if not columns:
             return (*DEFAULT_COLUMNS, HEADERS) if has_headers else DEFAULT_COLUMNS
@@ -235,11 +236,22 @@ class WriteOptions:
 
 
 def url_of(given: Given) -> str:
-    """Return where the broker is. Raises OptionError for none, or for two that differ."""
+    """Return where the broker is. Raises OptionError for none, for two that differ, and for what is no address."""
     names = ("url", "bootstrap.servers", "kafka.bootstrap.servers")
     found = {name: text for name in names if (text := given.text(name)) is not None}
     if len(set(found.values())) > 1:
         raise OptionError(f"expected one broker, found {' and '.join(f'{name}={url}' for name, url in found.items())}")
     if not found:
         raise OptionError('expected the broker as option("url", "tidelog://host:9440"), found none')
-    return next(iter(found.values()))
+    name, url = next(iter(found.items()))
+    try:
+        target(url, from_environment=None)
+    except ValueError as error:
+        raise OptionError(f"{name}: {error}") from None
+    if not _hosts_of(url):  # a client takes this for its own machine, which executors do not share
+        raise OptionError(f"{name}: expected a host, as in tidelog://host:9440, found {url!r}")
+    return url
+
+
+def _hosts_of(url: str) -> str:
+    return url.rpartition("://")[2].partition("/")[0].rpartition("@")[2].strip()

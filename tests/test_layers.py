@@ -88,6 +88,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "tidelog.client.blocking.consumer",
         "tidelog.client.blocking.producer",
         "tidelog.client.cli",
+        "tidelog.client.core.url",
         "tidelog.client.delivery",
         "tidelog.client.errors",
         "tidelog.client.message",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,26 @@ def test_names_have_no_case_and_the_broker_three() -> None:
         ReadOptions.parse({"url": "a", "bootstrap.servers": "b", "subscribe": "t"})
     with pytest.raises(OptionError, match="expected the broker"):
         ReadOptions.parse({"subscribe": "t"})
+    assert ReadOptions.parse({"url": "tidelog://a:1,[::1]/shop", "path": "t"}).url == "tidelog://a:1,[::1]/shop"
+
+
+@pytest.mark.parametrize("parse", [ReadOptions.parse, StreamOptions.parse, WriteOptions.parse])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"url": "kafka://x:1"}, "url: expected tidelog://host:9440/namespace, or host:port, found 'kafka://x:1'"),
+        ({"bootstrap.servers": "x:70000"}, r"bootstrap\.servers: expected a port from 1 to 65535"),
+        ({"url": "a,,b"}, "url: expected tidelog://host:9440/namespace, or host:port, found ''"),
+        ({"url": "tidelog://"}, "url: expected a host, as in tidelog://host:9440, found 'tidelog://'"),
+        ({"url": "tidelog:///shop"}, "url: expected a host, as in tidelog://host:9440, found 'tidelog:///shop'"),
+    ],
+)
+def test_what_is_no_address_is_refused_by_the_name_of_its_option(
+    parse: Callable[[dict[str, str]], object], options: dict[str, str], message: str
+) -> None:
+    """When options are read, before a task; and no host is not this one: executors are elsewhere."""
+    with pytest.raises(OptionError, match=message):
+        parse({**options, "path": "t"})
 
 
 @pytest.mark.parametrize(
@@ -96,6 +117,7 @@ def test_names_have_no_case_and_the_broker_three() -> None:
         ({"startingTimestamp": "1736866800000000"}, "not in the years 1 to 9999: milliseconds?"),
         ({"by": "offset"}, "by: expected append_time or timestamp, found 'offset'"),
         ({"columns": "offset,vale"}, "columns: unknown column 'vale': do you mean value?"),
+        ({"columns": "offset,value, offset"}, "columns: expected each name once, found 'offset,value, offset'"),
         ({"columns": "offset,,value"}, "columns: expected names with commas between them"),
         ({"includeHeaders": "yes"}, "includeHeaders: expected true or false, found 'yes'"),
         ({"minPartitions": "0"}, "minPartitions: expected a whole number of 1 or more, found '0'"),
