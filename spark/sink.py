@@ -99,7 +99,7 @@ def write_task(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Sink
             if sending is None:
                 sending = sending_of(options)
                 sending.begin()
-            for rows in by_topic(table, first, options.topic, options.partitioner):
+            for rows in by_topic(table, first, options.topic, options.partitioner, task):
                 if options.partitioner == "source":
                     sending.send_in_order(rows, task)
                 else:

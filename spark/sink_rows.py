@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..client.errors import MessageTooLargeError
 from .errors import RowError
 from .sink_schema import PARTITION, PRIORITY, TOPIC, VALUE
 
@@ -44,9 +45,12 @@ class Rows(NamedTuple):
     def place(self, error: Exception) -> int | None:
         """Return the number in the task of the row that an error of the client names."""
         match = _ROW.match(str(error))
-        if match is None:
+        if match is not None:
+            row = int(match[1])
+        elif isinstance(error, MessageTooLargeError) and len(self.columns[VALUE]) == 1:
+            row = 0  # the client does not count where there is only one
+        else:
             return None
-        row = int(match[1])
         return self.places + row if isinstance(self.places, int) else int(self.places[row])
 
 
@@ -66,14 +70,16 @@ def joined(batches: Iterator[pa.RecordBatch], most_rows: int) -> Iterator[pa.Tab
         yield pa.Table.from_batches(waiting)
 
 
-def by_topic(table: pa.Table, first: int, topic: str | None, partitioner: str) -> Iterator[Rows]:
+def by_topic(table: pa.Table, first: int, topic: str | None, partitioner: str, task: int) -> Iterator[Rows]:
     """Yield the rows of each topic, `topic` for all of them where it is given. Raises RowError for a row without one.
 
     `first` is the number in the task of the first row.
     """
     columns = {name: table.column(name) for name in table.column_names}
     if partitioner == "source" and columns[PARTITION].null_count:
-        raise RowError(f"{_shown(first, columns[PARTITION])}: expected a partition, found null")
+        row = _first_null(columns[PARTITION])
+        target = topic if topic is not None or TOPIC not in columns else columns[TOPIC][row].as_py()
+        raise RowError(f"row {first + row} of task {task}, topic {target!r}: expected a partition, found null")
     if "timestamp" in columns and columns["timestamp"].null_count:
         now = pa.scalar(time.time_ns() // 1_000, pa.int64()).cast(columns["timestamp"].type)
         columns["timestamp"] = pc.fill_null(columns["timestamp"], now)
@@ -82,12 +88,12 @@ def by_topic(table: pa.Table, first: int, topic: str | None, partitioner: str) -
         yield Rows(topic or "", columns, first)
         return
     if named.null_count:
-        raise RowError(f"{_shown(first, named)}: expected a topic, found null")
+        raise RowError(f"row {first + _first_null(named)} of task {task}: expected a topic, found null")
     encoded = named.combine_chunks().dictionary_encode()
     try:
         names = cast("list[str]", encoded.dictionary.to_pylist())
     except UnicodeDecodeError as error:
-        raise RowError(f"column topic: expected names in UTF-8, found one that is not: {error}") from None
+        raise RowError(f"task {task}, column topic: expected names in UTF-8, found one that is not: {error}") from None
     if len(names) == 1:
         yield Rows(names[0], columns, first)
         return
@@ -118,6 +124,5 @@ def _piece(rows: Rows, start: int, stop: int) -> Rows:
     return Rows(rows.topic, {name: each.slice(start, stop - start) for name, each in rows.columns.items()}, places)
 
 
-def _shown(first: int, column: pa.ChunkedArray) -> str:
-    row = int(np.argmax(pc.is_null(column).to_numpy(zero_copy_only=False)))
-    return f"row {first + row} of the task"
+def _first_null(column: pa.ChunkedArray) -> int:
+    return int(np.argmax(pc.is_null(column).to_numpy(zero_copy_only=False)))

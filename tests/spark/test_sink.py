@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import types
 
 from tests.helpers.broker_process import BrokerProcess, broker_process
-from tidelog import CannotConnectError, Client, DeliveryError, InvalidTopicError
+from tidelog import CannotConnectError, Client, DeliveryError, InvalidTopicError, MessageTooLargeError
 from tidelog.spark.errors import OptionError, RowError, SchemaError
 from tidelog.spark.options import WriteOptions
 from tidelog.spark.sink import batch_writer, stream_writer, write_task
@@ -150,25 +150,31 @@ def test_rows_of_many_topics_are_apart_in_their_order() -> None:
     table = pa.Table.from_batches(
         [batch(value=["a", "b"], topic=["y", "x"]), batch(value=["c", "d"], topic=["x", "y"])]
     )
-    found = {rows.topic: rows for rows in by_topic(table, 100, None, "key")}
+    found = {rows.topic: rows for rows in by_topic(table, 100, None, "key", 3)}
     assert found["x"].columns["value"].to_pylist() == ["b", "c"]
     assert found["y"].columns["value"].to_pylist() == ["a", "d"]
     assert found["x"].place(ValueError("priority[1]: expected 0 to 9")) == 102
     assert found["y"].place(ValueError("values[1]: expected less")) == 103
     assert found["x"].place(ValueError("expected a topic name")) is None
+    assert found["x"].place(MessageTooLargeError("expected messages of at most 100 bytes")) is None
+    alone = {rows.topic: rows for rows in by_topic(table.slice(1), 101, None, "key", 3)}["y"]
+    assert alone.place(MessageTooLargeError("expected messages of at most 100 bytes")) == 103
+    assert alone.place(ValueError("expected a topic name")) is None
     assert found["x"].payload_bytes == 2
-    [rows] = by_topic(table, 100, "over", "key")
+    [rows] = by_topic(table, 100, "over", "key", 3)
     assert (rows.topic, rows.columns["value"].to_pylist(), [*rows.columns]) == ("over", ["a", "b", "c", "d"], ["value"])
     nulls = pa.Table.from_batches(
         [batch(value=["a", "b"], topic=["x", None], partition=pa.array([None, 1], pa.int32()))]
     )
-    with pytest.raises(RowError, match="row 101 of the task: expected a topic, found null"):
-        [*by_topic(nulls, 100, None, "key")]
-    with pytest.raises(RowError, match="row 100 of the task: expected a partition, found null"):
-        [*by_topic(nulls, 100, "t", "source")]
+    with pytest.raises(RowError, match="row 101 of task 3: expected a topic, found null"):
+        [*by_topic(nulls, 100, None, "key", 3)]
+    with pytest.raises(RowError, match="row 100 of task 3, topic 't': expected a partition, found null"):
+        [*by_topic(nulls, 100, "t", "source", 3)]
+    with pytest.raises(RowError, match="row 100 of task 3, topic 'x': expected a partition, found null"):
+        [*by_topic(nulls, 100, None, "source", 3)]
     wrong = pa.array([b"\xff"], pa.binary()).view(pa.string())
-    with pytest.raises(RowError, match="column topic: expected names in UTF-8"):
-        [*by_topic(pa.table({"value": ["a"], "topic": wrong}), 0, None, "key")]
+    with pytest.raises(RowError, match="task 3, column topic: expected names in UTF-8"):
+        [*by_topic(pa.table({"value": ["a"], "topic": wrong}), 0, None, "key", 3)]
 
 
 def test_what_was_written_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -239,6 +245,15 @@ def test_a_row_that_may_not_be_sent_is_named(
     with pytest.raises(RowError, match=message):
         write_task(given, iter([batch(**{"value": ["kept", "kept"], **filled}), wrong]))
     assert {bytes(message.value or b"") for message in client.replay("refusing").messages()} <= {b"kept", b""}
+
+
+def test_a_row_too_large_is_named_when_it_is_alone(broker: BrokerProcess, client: Client) -> None:
+    """The client does not number the only message of a call; the task does."""
+    client.topics.create("alone", partitions=1, max_message_bytes=100)
+    given = WriteOptions.parse({"url": broker.url, "lingerRows": "3"})
+    rows = batch(value=["a", "b", "c" * 101], topic=["other", "other", "alone"])
+    with pytest.raises(RowError, match="row 5 of task 0, topic 'alone': expected messages of at most 100 bytes"):
+        write_task(given, iter([batch(value=["a"] * 3, topic=["other"] * 3), rows]))
 
 
 def test_an_input_that_fails_is_not_reported(broker: BrokerProcess, client: Client) -> None:
