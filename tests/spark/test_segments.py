@@ -76,6 +76,17 @@ def test_what_is_damaged_is_left_to_the_broker(stored: Path, place: str) -> None
     assert segments.position == base
 
 
+def test_a_hole_inside_a_segment_is_left_to_the_broker(stored: Path) -> None:
+    """A flipped bit that makes a batch one without messages is met by no checksum, as such are not read; the pass ends
+    before it and never goes on behind it."""
+    second = segments_of(stored)[1]
+    base = int(second.stem)
+    flip(second, SEGMENT_HEADER_BYTES + 62)  # Attributes.CONTROL, of the first batch there
+    segments = SealedSegments(str(stored), whole())
+    assert offsets(segments) == [*range(base)]
+    assert segments.position == base
+
+
 def test_what_is_missing_or_anothers_is_left_to_the_broker(stored: Path, tmp_path: Path) -> None:
     """No folder, a segment that retention removed, and one of another log: nothing is read past them."""
     assert offsets(SealedSegments(str(tmp_path / "nowhere"), whole())) == []
