@@ -59,7 +59,7 @@ RateFlag = Annotated[
         "--rate",
         parser=parse_rate,
         metavar="N",
-        help="The most records a second, written a second's at a time [default: no limit].",
+        help="The most records a second on average, a second's at a time [default: no limit].",
     ),
 ]
 Once = Annotated[

@@ -26,7 +26,8 @@ class Pace:
     """Keeps a run at or below a rate; None is as fast as it goes.
 
     A step begins no sooner after the one before than its records take at the rate. Time that a slow step took is not
-    made up for: what follows would be faster than the rate.
+    made up for: what follows would be faster than the rate. Two steps may still be written within one second, as Spark
+    takes now more and now less time until it writes.
     """
 
     def __init__(self, rate: float | None, step_records: int | None, clock: Clock) -> None:
