@@ -33,7 +33,6 @@ from ..core.ledger import Mark
 from ..core.producing import ProducerOptions
 from ..delivery import DeliveryReport, ProducerStatistics
 from . import runtime
-from .connection import Connection
 from .renewal import PASSING, Renewal
 from .reporter import Reporter
 from .sender import Sender, with_details
@@ -58,6 +57,7 @@ class Dispatcher:
         self.sender = Sender(session)
         self.buffer = Buffer(options, session.outbox, session.directory, reports=on_delivery is not None)
         self.ledger = self.buffer.ledger
+        session.on_lost = self.ledger.doubt
         self._renewal = Renewal(self)
         self.is_ended = False
         self.shipped_at = -math.inf
@@ -159,7 +159,7 @@ class Dispatcher:
         """Take in what answers there are."""
         connection = self.session.link.current
         if connection is not None:
-            self._guarded(connection.take_in)
+            connection.take_in()
 
     def _pump(self) -> float:
         connection = self.session.link.current
@@ -178,7 +178,7 @@ class Dispatcher:
         except TidelogError:
             raise
         except BaseException:
-            self.ledger.is_in_doubt = True
+            self.ledger.doubt()
             raise
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class Dispatcher:
             self._trouble = None
             await self._renewal.look_up(min(at, now + LOOKUP_S))
             due = self.locked(partial(self.sender.pump, connection))
-            await self._wait(connection, mark, min(at, due))
+            await connection.wait(mark, min(at, due))
         except ClosedError:
             raise
         except PASSING as error:
@@ -225,15 +225,6 @@ class Dispatcher:
             if not waiting:
                 return
             waiting = [intake for intake in waiting if not self.locked(partial(self.buffer.cut, intake, moment()))]
-
-    async def _wait(self, connection: Connection, mark: Mark, until: float) -> None:
-        try:
-            await connection.wait(mark, until)
-        except TidelogError:
-            raise
-        except BaseException:
-            self.ledger.is_in_doubt = True
-            raise
 
     def _give_up_late(self, now: float) -> None:
         for batch in self.ledger.expired(now):

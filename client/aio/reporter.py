@@ -33,44 +33,60 @@ class Owner(Protocol):
         ...
 
 
+class _Turn:
+    """One caller's turn to report, in its task or thread."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, task: object) -> None:
+        self.task = task
+
+
 class Reporter:
     """Calls `on_delivery`."""
 
     def __init__(self, owner: Owner, on_delivery: Callable[[DeliveryReport], object] | None) -> None:
         self._owner = owner
         self._on_delivery = on_delivery
-        self._reporter: object | None = None
-        """The task in which the user's function runs."""
+        self._turn: _Turn | None = None
+        """Of the caller who reports."""
 
     async def report(self) -> None:
         """Tell the user of batches that are answered: one caller at a time, no lock held. Who comes meanwhile, from
-        within the user's function too, leaves it to that one."""
-        on_delivery = self._on_delivery
-        while self._owner.to_report and on_delivery is not None:
-            with self._owner.lock:
-                if self._reporter is not None:
-                    return
-                self._reporter = runtime.me()
+        within the user's function too, leaves it to that one.
+
+        A batch leaves the line last of all, so that whoever comes after an interruption (Ctrl-C, a cancellation) goes
+        on with it: the user is told again if that struck while being told, and never not at all.
+        """
+        on_delivery, waiting = self._on_delivery, self._owner.to_report
+        while waiting and on_delivery is not None:
+            turn = _Turn(runtime.me())
             try:
-                while self._owner.to_report:
-                    await self._report(self._owner.to_report.popleft(), on_delivery)
+                with self._owner.lock:
+                    if self._turn is not None:
+                        return
+                    self._turn = turn
+                while waiting:
+                    batch = waiting[0]
+                    if not batch.is_reported:
+                        await self._report(batch, on_delivery)
+                        batch.is_reported = True
+                    self._owner.reported(batch)
+                    waiting.popleft()
             finally:
-                self._reporter = None
+                if self._turn is turn:
+                    self._turn = None
 
     async def _report(self, batch: Consignment, on_delivery: Callable[[DeliveryReport], object]) -> None:
-        if batch.is_reported:
-            return
-        batch.is_reported = True
         try:
             await runtime.notify(on_delivery, DeliveryReport(batch))
         except BaseException as error:
             if not isinstance(error, Exception) and runtime.is_interruptible():
                 raise  # it may not be the function's own: Ctrl-C, a signal's handler, a cancellation
             log.exception("on_delivery raised for %r", batch)
-        finally:
-            self._owner.reported(batch)
 
     def check_not_reporting(self, what: str) -> None:
         """Raise ConcurrentUseError in the user's own `on_delivery`, which would wait for itself."""
-        if self._reporter is not None and self._reporter == runtime.me():
+        turn = self._turn
+        if turn is not None and turn.task == runtime.me():
             raise ConcurrentUseError(f"{what} waits for on_delivery to return, so it cannot be called there")

@@ -5,6 +5,8 @@ After a fork the child makes a session of its own, and with it a connection and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...protocol.errors import ClosedError, ConnectionLostError
 from ...protocol.limits import MAX_MESSAGE_BYTES
 from ...protocol.messages import Metadata, MetadataReply
@@ -27,6 +29,9 @@ class Session:
         self.directory = Directory(target.namespace)
         self.outbox = Outbox()
         self.link = Link(target.servers, client_name, client_version, self.lock, QUIET_S, broker, self._lost)
+        self.on_lost: Callable[[], None] = _nothing
+        """Called when what was on its way may be half done: the connection was lost, or a call was interrupted while
+        it read answers, its own or others'."""
         self._sticky: dict[int, StickyPartitioner] = {}
 
     @property
@@ -100,9 +105,15 @@ class Session:
         current = self.link.current
         if current is not None:
             current.fail(ConnectionLostError(f"lost {self.link.address} (a call was interrupted)"))
+        self.on_lost()
         self.outbox.lost()
 
     def _lost(self) -> None:
         with self.lock:
+            self.on_lost()
             self.outbox.lost()
             self.directory.reconnected()
+
+
+def _nothing() -> None:
+    """Nobody keeps account of what is on its way."""

@@ -267,6 +267,7 @@ class Producer(ColumnSending[Taken]):
         limit = math.inf if timeout is None else seconds("timeout", timeout)
         background = self._begin_to_close()
         if background is None:
+            _tell_rest(self._background)
             return
         dispatcher, until = background.dispatcher, deadline_of(limit)
         try:
@@ -279,7 +280,7 @@ class Producer(ColumnSending[Taken]):
             dispatcher.locked(partial(dispatcher.give_up_all, "the producer was closed"))
             dispatcher.end()
             background.wake()
-        dispatcher.reporter.report()
+            dispatcher.reporter.report()
         _raise_failures(dispatcher)
 
     def _begin_to_close(self) -> Background | None:
@@ -306,6 +307,15 @@ def _extras(record: Record, dedup_id: DedupId | None) -> Extras | None:
         return None
     time_us = record.timestamp_us if record.has_own_time else None
     return Extras(record.pairs, record.priority, record.partition, time_us, record.dedup_id, dedup_id)
+
+
+def _tell_rest(background: Background | None) -> None:
+    """Tell what somebody who was interrupted while closing did not get to."""
+    if background is None or runtime.is_forked(background.dispatcher.session.home):
+        return
+    if background.dispatcher.is_ended:
+        background.dispatcher.reporter.report()
+        _raise_failures(background.dispatcher)
 
 
 def _raise_failures(dispatcher: Dispatcher) -> None:

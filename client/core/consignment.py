@@ -174,7 +174,8 @@ class Consignment(Parcel):
 
     def tag(self, row: int) -> object:
         """Return what a message was sent with."""
-        return self.messages.tag(row)
+        tags = self.messages.tags
+        return None if tags is None else tags[row]
 
     def _record(self, row: int) -> SentRecord:
         given = self.messages.record(row)

@@ -66,8 +66,9 @@ class Contents(Protocol):
         """Return the size of each message as `max_message_bytes` counts it."""
         ...
 
-    def tag(self, row: int) -> object:
-        """Return what a message was sent with."""
+    @property
+    def tags(self) -> list[object] | None:
+        """What each message was sent with; None if all were sent without."""
         ...
 
     def record(self, row: int) -> Given:
@@ -122,10 +123,6 @@ class Messages:
             None if self.tags is None else self.tags[start:stop],
             None if self.extras is None else self.extras[start:stop],
         )
-
-    def tag(self, row: int) -> object:
-        """Return what a message was sent with."""
-        return None if self.tags is None else self.tags[row]
 
     def chosen(self, topic: TopicEntry, sticky: StickyPartitioner) -> Chosen:
         """Return the partition of each message, or of all; NO_PARTITION where any will do."""
@@ -229,8 +226,9 @@ class ColumnContents:
         """Return it as it is: what is plain was put behind one another when it was given."""
         return self
 
-    def tag(self, row: int) -> object:
-        """Return None: only what is sent one by one has tags."""
+    @property
+    def tags(self) -> list[object] | None:
+        """None: only what is sent one by one has tags."""
         return None
 
     def chosen(self, topic: TopicEntry, sticky: StickyPartitioner) -> Chosen:

@@ -75,6 +75,11 @@ class Intake:
         self.widen(FULL if extras is not None else VALUE if key is None and tag is None else KEYED)
         self.rows.append(value, key, tag, extras)
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether a cut was interrupted: the next draws the same, without what came since."""
+        return any(rows.is_drawn for rows in (*self.older, self.rows))
+
     def drawn(self) -> list[tuple[Rows, Drawn]]:
         """Return what there is of each list, in the order in which it is to be cut.
 
@@ -163,9 +168,21 @@ class Buffer:
             return True
         if self.ledger.returned and self.is_stale(intake):
             return False
-        found = intake.drawn()
+        found = intake.is_drawn and self._cut(intake, now)
+        found = self._cut(intake, now) or found
         if found and self._directory.find(intake.topic.name) != intake.topic:
             self.dated[intake] = None
+        self._granted -= intake.granted
+        intake.granted = intake.rows.left = 0
+        intake.began = math.inf
+        self.filling.pop(intake, None)
+        if len(intake):
+            self._came_meanwhile(intake, now)
+        return True
+
+    def _cut(self, intake: Intake, now: Now) -> bool:
+        """Make batches of what is drawn; return whether there was anything."""
+        found = intake.drawn()
         for rows, drawn in found:
             batches = intake.batches(drawn, self.ledger, self.options, now)
             for batch in batches:
@@ -175,13 +192,7 @@ class Buffer:
                     self._outbox.submit_once(batch.topic.id, batch)
             rows.drop(drawn)
             intake.spread = len({(batch.partition, batch.priority) for batch in batches})
-        self._granted -= intake.granted
-        intake.granted = intake.rows.left = 0
-        intake.began = math.inf
-        self.filling.pop(intake, None)
-        if len(intake):
-            self._came_meanwhile(intake, now)
-        return True
+        return bool(found)
 
     def take_columns(self, intake: Intake, contents: ColumnContents, now: Now) -> bool:
         """Make batches of columns and put them into the outbox, behind all that was sent before; False if there is no

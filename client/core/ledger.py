@@ -180,6 +180,10 @@ class Ledger:
         failures, count, self._failures, self._failures_count = self._failures, self._failures_count, [], 0
         return failures, count
 
+    def doubt(self) -> None:
+        """Somebody may have been interrupted in the middle of a change: before the next one, count anew."""
+        self.is_in_doubt = True
+
     def recount(self) -> None:
         """Set right what an interruption may have left half done."""
         for each in [*self.open]:

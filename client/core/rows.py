@@ -67,6 +67,11 @@ class Rows:
         else:
             self.items += (value, key, tag, extras)
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether something was drawn that is not taken off: somebody was interrupted."""
+        return self._drawn is not None and self._drawn.number == self.items[0]
+
     def draw(self) -> Drawn | None:
         """Return what there is, without taking it off: the same again until `drop`. None if there is nothing."""
         drawn = self._drawn

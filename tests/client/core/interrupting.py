@@ -12,9 +12,15 @@ from tidelog.client.core import rows
 FOLDER = str(Path(rows.__file__).parent)
 
 
-def at_line(number: int, strike: Callable[[], None], change: Callable[[], object], files: tuple[str, ...]) -> bool:
-    """Run `change`, and call `strike` before the `number`th line that it runs of some files of the core. Return whether
-    it came so far; what `strike` raises goes through."""
+def at_line(
+    number: int,
+    strike: Callable[[], None],
+    change: Callable[[], object],
+    files: tuple[str, ...],
+    folder: str = FOLDER,
+) -> bool:
+    """Run `change`, and call `strike` before the `number`th line that it runs of some files of the core, or of another
+    folder. Return whether it came so far; what `strike` raises goes through."""
     left = number
 
     def in_a_function(_frame: FrameType, event: str, _arg: object) -> object:
@@ -28,7 +34,7 @@ def at_line(number: int, strike: Callable[[], None], change: Callable[[], object
 
     def everywhere(frame: FrameType, _event: str, _arg: object) -> object:
         name = Path(frame.f_code.co_filename)
-        return in_a_function if name.name in files and str(name.parent) == FOLDER and left > 0 else None
+        return in_a_function if name.name in files and str(name.parent) == folder and left > 0 else None
 
     before = sys.gettrace()
     sys.settrace(everywhere)  # type: ignore[arg-type]
@@ -39,13 +45,13 @@ def at_line(number: int, strike: Callable[[], None], change: Callable[[], object
     return left <= 0
 
 
-def interrupted(number: int, change: Callable[[], object], files: tuple[str, ...]) -> bool:
+def interrupted(number: int, change: Callable[[], object], files: tuple[str, ...], folder: str = FOLDER) -> bool:
     """Run `change`, and raise KeyboardInterrupt before its `number`th line. Return whether it came so far."""
 
     def strike() -> None:
         raise KeyboardInterrupt
 
     try:
-        return at_line(number, strike, change, files)
+        return at_line(number, strike, change, files, folder)
     except KeyboardInterrupt:
         return True
