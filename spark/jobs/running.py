@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import shutil
+import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -46,12 +47,22 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Generator
         builder = builder.master(master)
     elif "SPARK_REMOTE" not in os.environ and "spark.master" not in conf and "MASTER" not in os.environ:
         builder = builder.master("local[*]")
+    if runs_workers_here(master, conf, os.environ):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     found = builder.getOrCreate()
     try:
         register(found)
         yield found
     finally:
         found.stop()
+
+
+def runs_workers_here(master: str | None, conf: Mapping[str, str], environment: Mapping[str, str]) -> bool:
+    """Whether workers are of this machine, and so of this Python: Spark would take the first python3 of the PATH, which
+    is another one where an environment is not activated. What somebody chose stays."""
+    if "SPARK_REMOTE" in environment or "PYSPARK_PYTHON" in environment or "spark.pyspark.python" in conf:
+        return False
+    return (master or conf.get("spark.master") or environment.get("MASTER") or "local").startswith("local")
 
 
 @contextmanager
