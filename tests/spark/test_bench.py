@@ -10,6 +10,8 @@ from bench.errors import VerificationError
 from bench.spark.cases import parquet_cases, tidelog_cases, write_parquet
 from bench.spark.measuring import measure
 from bench.spark.rows import Rows
+from bench.spark_archive import Archiving
+from bench.spark_archive import measure as measure_archiving
 
 from tests.helpers.broker_process import broker_process
 from tidelog import Client
@@ -41,3 +43,28 @@ def test_it_measures_what_it_has_verified(spark: SparkSession, tmp_path: Path) -
         assert int(str(lines[0]["peak_jvm_mb"])) > 100
         with pytest.raises(VerificationError, match=r"segments_value: expected .*'rows': 20001"):
             next(measure(chosen, {**rows.sums(), "rows": 20_001}, broker.url, rounds=1))
+
+
+@pytest.mark.process
+@pytest.mark.spark
+def test_an_archive_is_read_back_before_it_has_a_figure(spark: SparkSession, tmp_path: Path) -> None:
+    """Two ways to Parquet at a small size: a line for each and their ratio, and an error instead when a sum is another;
+    no folder is left."""
+    rows = Rows(4_000, 100, 2)
+    (tmp_path / "archives").mkdir()
+    (tmp_path / "broker").mkdir()
+    with broker_process(tmp_path / "broker") as broker, Client(broker.url) as client:
+        rows.send(client)
+        archiving = Archiving(spark, broker.url, rows.sums(), tmp_path / "archives", "zstd")
+        lines = [*measure_archiving(archiving, rows.count, rounds=1)]
+        assert [line["figure"] for line in lines] == [
+            "spark_archive_job",
+            "spark_archive_parquet_writer",
+            "spark_archive_job / spark_archive_parquet_writer",
+        ]
+        assert all(float(str(line["value"])) > 0 for line in lines)
+        assert list((tmp_path / "archives").iterdir()) == []
+        sums = {**rows.sums(), "value": 1}
+        for way in Archiving(spark, broker.url, sums, tmp_path / "others", "zstd").ways.values():
+            with pytest.raises(VerificationError, match=r"spark_archive_\w+: expected .*'value': 1\}"):
+                way()
