@@ -13,7 +13,14 @@ import pytest
 from pyspark.sql import types
 
 from tests.helpers.broker_process import BrokerProcess, broker_process
-from tidelog import CannotConnectError, Client, DeliveryError, InvalidTopicError, MessageTooLargeError
+from tidelog import (
+    CannotConnectError,
+    Client,
+    DeliveryError,
+    InvalidTopicError,
+    MessageTooLargeError,
+    UnknownTopicError,
+)
 from tidelog.spark.errors import OptionError, RowError, SchemaError
 from tidelog.spark.options import WriteOptions
 from tidelog.spark.sink import batch_writer, stream_writer, write_task
@@ -298,3 +305,20 @@ def test_a_broker_that_goes_away_is_waited_for_and_then_one_error(tmp_path: Path
         assert write_task(given, rows(True)).rows == 20_000
         with pytest.raises(InvalidTopicError, match="expected a topic name"):
             write_task(WriteOptions.parse({"url": own.url, "topic": "../x"}), iter([batch(value=["x"])]))
+
+
+def test_a_topic_that_there_is_not_is_made_or_refused(tmp_path: Path) -> None:
+    """By the broker's `topics.auto_create`, as the page says: a typo makes a topic where that is on."""
+    environment = {"TIDELOG_TOPICS__AUTO_CREATE": "false"}
+    rows = batch(value=["x"])
+    for name, names in (("on", ["ordres"]), ("off", [])):
+        (tmp_path / name).mkdir()
+        with broker_process(tmp_path / name, environment=None if names else environment) as own:
+            given = WriteOptions.parse({"url": own.url, "topic": "ordres"})
+            if names:
+                assert write_task(given, iter([rows])).rows == 1
+            else:
+                with pytest.raises(UnknownTopicError, match="ordres"):
+                    write_task(given, iter([rows]))
+            with Client(own.url) as client:
+                assert [topic.name for topic in client.topics.list()] == names

@@ -124,7 +124,9 @@ def test_values_of_none_to_sixteen_mebibytes(spark: SparkSession, save: Save, cl
     sizes = [0, 1, 16 * MIB]
     frame = spark.createDataFrame([(size,) for size in (*sizes, 16 * MIB + 1)], "n int").coalesce(1).selectExpr(LARGE)
     save(frame.limit(3), "sink-large")
-    with pytest.raises(Exception, match=r"row 1 of task 0, topic 'large': values\[1\]: expected messages of at most"):
+    with pytest.raises(
+        Exception, match=r"row 1 of task 0, topic 'sink-large': values\[1\]: expected messages of at most"
+    ):
         save(frame.where("length(value) in (1, 16777217)"), "sink-large")
     values = [message.value or b"" for message in replayed(client, "sink-large")]
     assert [len(value) for value in values] == sizes
@@ -170,7 +172,7 @@ def test_a_column_names_the_topic_of_each_row_and_the_option_overrides_it(
     assert found["even"] == [b"0", b"2", b"4", b"6", b"8"]
     assert len(found["both"]) == 10
     nulls = spark.range(0, 10, 1, 1).selectExpr("if(id = 7, null, 'odd') as topic", "cast(id as string) value")
-    with pytest.raises(Exception, match="row 7 of task [0-9]+: expected a topic, found null"):
+    with pytest.raises(Exception, match=r"row 7 of task [0-9]+: expected a topic, found null"):
         save(nulls)
 
 
