@@ -27,7 +27,7 @@ from .cache import CACHE_FOLDER, SegmentCache, check_object
 from .catalogs import Catalogs
 from .copying import Copying
 from .entry import Entry, Place
-from .expiry import Expiry, old_entries, orphaned_places, remove_entries, remove_place
+from .expiry import Expiry, archived_places, old_entries, remove_entries, remove_place
 from .reading import ArchiveReader
 from .store import ObjectStore
 
@@ -199,11 +199,13 @@ class Archive:
         return self._answers.start(self._expire_deleted(dry_run=dry_run))
 
     def _expire_deleted(self, *, dry_run: bool) -> Flow[Expiry]:
-        live = {topic.id for topic in self._topics()}
-        expiry = Expiry()
+        places, expiry = list[Place](), Expiry()
+        broker = self._settings.broker
+        yield offloaded(self._copy_offload, lambda: places.extend(archived_places(self._store, broker)))
+        gone = [place for place in places if not self._is_live(place.topic_id)]
 
         def work() -> None:
-            for place in orphaned_places(self._store, self._settings.broker, live.__contains__):
+            for place in gone:
                 expiry.add(remove_place(self._store, place, dry_run=dry_run))
 
         yield offloaded(self._copy_offload, work)

@@ -6,7 +6,7 @@ next removal from that partition takes along. The oldest go first, so that no ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .catalog import Catalog
@@ -56,11 +56,14 @@ def remove_entries(store: ObjectStore, place: Place, entries: Sequence[Entry]) -
     store.remove([name for name in below if not is_entry(name) and base_of(name) not in left])
 
 
-def orphaned_places(store: ObjectStore, broker: str, is_live: Callable[[int], bool]) -> list[Place]:
-    """Return the partitions below a broker's name whose topic is gone; blocks."""
-    places = {place_of(found.name) for found in store.walk(broker)}
-    gone = [place for place in places if place is not None and not is_live(place.topic_id)]
-    return sorted(gone, key=lambda place: (place.topic, place.topic_id, place.partition))
+def archived_places(store: ObjectStore, broker: str) -> list[Place]:
+    """Return the partitions that there is something of below a broker's name; blocks. Whether a topic is gone is asked
+    afterwards: one that is made while the store is listed is in the list too."""
+    places = {place_of(found.name) for found in store.walk(broker)} - {None}
+    return sorted(
+        (place for place in places if place is not None),
+        key=lambda place: (place.topic, place.topic_id, place.partition),
+    )
 
 
 def remove_place(store: ObjectStore, place: Place, *, dry_run: bool) -> list[Entry]:

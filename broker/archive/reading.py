@@ -111,7 +111,10 @@ class ArchiveReader:
         except StaleError:
             self._cache.drop([cached.entry])
             fresh = yield from self._segment(partition, cached.entry, offset)
-            yield offloaded(self._offload, lambda: found.append(look(fresh)))
+            try:
+                yield offloaded(self._offload, lambda: found.append(look(fresh)))
+            except StaleError:  # it changes as fast as it is fetched
+                raise _missing(fresh.entry) from None
         return found[0]
 
     def _segment(self, partition: Partition, entry: Entry, offset: int) -> Flow[CachedSegment]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 from tests.helpers.archiving import SECOND, ArchivingCore, archived_topic
 from tests.helpers.object_stores import Died
 
+from tidelog.broker.archive.entry import Place
 from tidelog.broker.archive.offline import OfflineArchive, flaws_of, holes
+from tidelog.broker.archive.store import StoredObject
 from tidelog.broker.partition import Partition
 from tidelog.broker.storage.files import MemoryFiles
 
@@ -94,6 +97,22 @@ def test_deleted_topics_are_removed_whole() -> None:
     assert core.archive.expire_deleted(dry_run=False).result().segments == 0
     assert core.read_archived(partition) == values
     assert any("/gone/" in name and name.startswith("f" * 16) for name in core.store.objects)
+
+
+def test_a_topic_that_is_made_while_deleted_ones_are_looked_for_is_kept() -> None:
+    """What is archived of it is in the list that was asked for before it was there; nothing of it goes."""
+    core, _, _ = archived()
+    walk = core.store.walk
+
+    def walk_while_one_is_made(prefix: str) -> Iterator[StoredObject]:
+        late = core.create("late")
+        name = Place("00112233445566aa", late.name, late.id, 0).entry_name(0)
+        core.store.objects[name] = b"its first entry"
+        return walk(prefix)
+
+    core.store.walk = walk_while_one_is_made  # type: ignore[method-assign]
+    assert core.archive.expire_deleted(dry_run=False).result().segments == 0
+    assert [name for name in core.store.names(".json") if "/late/" in name]
 
 
 def test_verifying_reads_from_the_store_and_not_from_the_cache() -> None:
