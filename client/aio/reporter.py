@@ -55,8 +55,8 @@ class Reporter:
         """Tell the user of batches that are answered: one caller at a time, no lock held. Who comes meanwhile, from
         within the user's function too, leaves it to that one.
 
-        A batch leaves the line last of all, so that whoever comes after an interruption (Ctrl-C, a cancellation) goes
-        on with it: the user is told again if that struck while being told, and never not at all.
+        A batch leaves the line last of all, so that whoever comes after an interruption (Ctrl-C, a cancellation, an
+        exit of the user's own) goes on there; it is told once its function has begun, and not again, however that ends.
         """
         on_delivery, waiting = self._on_delivery, self._owner.to_report
         while waiting and on_delivery is not None:
@@ -70,7 +70,6 @@ class Reporter:
                     batch = waiting[0]
                     if not batch.is_reported:
                         await self._report(batch, on_delivery)
-                        batch.is_reported = True
                     self._owner.reported(batch)
                     waiting.popleft()
             finally:
@@ -78,8 +77,12 @@ class Reporter:
                     self._turn = None
 
     async def _report(self, batch: Consignment, on_delivery: Callable[[DeliveryReport], object]) -> None:
+        def tell(report: DeliveryReport) -> object:
+            batch.is_reported = True  # no signal is seen between this and the function's own first step
+            return on_delivery(report)
+
         try:
-            await runtime.notify(on_delivery, DeliveryReport(batch))
+            await runtime.notify(tell, DeliveryReport(batch))
         except BaseException as error:
             if not isinstance(error, Exception) and runtime.is_interruptible():
                 raise  # it may not be the function's own: Ctrl-C, a signal's handler, a cancellation

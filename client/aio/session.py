@@ -29,9 +29,9 @@ class Session:
         self.directory = Directory(target.namespace)
         self.outbox = Outbox()
         self.link = Link(target.servers, client_name, client_version, self.lock, QUIET_S, broker, self._lost)
-        self.on_lost: Callable[[], None] = _nothing
-        """Called when what was on its way may be half done: the connection was lost, or a call was interrupted while
-        it read answers, its own or others'."""
+        self.on_interrupted: Callable[[], None] = _nothing
+        """Called when somebody was interrupted, and what is known of batches may be half changed: a call that read
+        answers, its own or others', or that sent."""
         self._sticky: dict[int, StickyPartitioner] = {}
 
     @property
@@ -105,12 +105,14 @@ class Session:
         current = self.link.current
         if current is not None:
             current.fail(ConnectionLostError(f"lost {self.link.address} (a call was interrupted)"))
-        self.on_lost()
+        self.on_interrupted()
         self.outbox.lost()
 
     def _lost(self) -> None:
+        current = self.link.current
         with self.lock:
-            self.on_lost()
+            if current is not None and current.was_interrupted:
+                self.on_interrupted()
             self.outbox.lost()
             self.directory.reconnected()
 

@@ -60,6 +60,7 @@ class Connection:
         self.error: TidelogError | None = None
         self.limits: BrokerLimits | None = None
         self.home = runtime.home()
+        self.was_interrupted = False  # by Ctrl-C, perhaps in the middle of taking an answer in
         self.replies = 0
         """Received so far that are no errors, that to Hello included: what this connection was good for."""
         self._socket = sock
@@ -119,7 +120,7 @@ class Connection:
         except OSError as error:
             self._lost(error.strerror or str(error))
         except BaseException:  # Ctrl-C between the socket and the buffer: nobody knows how much went out
-            self._lost("a send was interrupted")
+            self._lost("a send was interrupted", is_interrupted=True)
             raise
 
     def _flush(self) -> None:
@@ -133,7 +134,7 @@ class Connection:
         except OSError as error:
             self._lost(error.strerror or str(error))
         except BaseException:
-            self._lost("a send was interrupted")
+            self._lost("a send was interrupted", is_interrupted=True)
             raise
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -253,13 +254,12 @@ class Connection:
         except TidelogError as error:
             self.fail(error)
         except BaseException:  # Ctrl-C in the middle of a frame
-            self._lost("a read was interrupted")
+            self._lost("a read was interrupted", is_interrupted=True)
             raise
         return True
 
     def _dispatch(self, reply: Reply) -> None:
-        if reply.error is None:
-            self.replies += 1
+        self.replies += reply.error is None
         call = self._calls.pop(reply.correlation_id, None)
         if call is None:  # a reply before this one led to a send that broke the connection
             return
@@ -269,10 +269,8 @@ class Connection:
         call.finish()
 
     def _ended(self) -> None:
-        if self._protocol.state is State.AWAIT_HELLO:
-            self.fail(self.greeting_error("the connection was closed"))
-        else:
-            self._lost("the connection was closed")
+        how, is_new = "the connection was closed", self._protocol.state is State.AWAIT_HELLO
+        self.fail(self.greeting_error(how)) if is_new else self._lost(how)
 
     def greeting_error(self, how: str) -> TidelogError:
         """Return the error for a peer that has not greeted in time, by what it said instead."""
@@ -299,7 +297,8 @@ class Connection:
         self.error = ConnectionLostError(f"the connection to {self.address} is another process's or loop's")
         self._socket.close()
 
-    def _lost(self, reason: str) -> None:
+    def _lost(self, reason: str, *, is_interrupted: bool = False) -> None:
+        self.was_interrupted |= is_interrupted
         self.fail(ConnectionLostError(f"lost {self.address} ({reason.lower()})"))
 
 

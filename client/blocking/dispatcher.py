@@ -58,7 +58,7 @@ class Dispatcher:
         self.sender = Sender(session)
         self.buffer = Buffer(options, session.outbox, session.directory, reports=on_delivery is not None)
         self.ledger = self.buffer.ledger
-        session.on_lost = self.ledger.doubt
+        session.on_interrupted = self.ledger.doubt
         self._renewal = Renewal(self)
         self.is_ended = False
         self.shipped_at = -math.inf

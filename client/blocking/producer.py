@@ -83,7 +83,7 @@ class Producer(ColumnSending[Taken]):
         self._on_delivery = on_delivery
         self._background: Background | None = None
         self._lock = runtime.Lock()
-        self._is_closing = False
+        self._is_closing = self._owes_failures = False
         tell_after_fork(self)  # from its beginning: a thread may be in its first `send` when another one forks
 
     def __repr__(self) -> str:
@@ -267,7 +267,9 @@ class Producer(ColumnSending[Taken]):
         limit = math.inf if timeout is None else seconds("timeout", timeout)
         background = self._begin_to_close()
         if background is None:
-            _tell_rest(self._background)
+            if self._owes_failures:
+                self._owes_failures = False
+                _tell_rest(self._background)
             return
         dispatcher, until = background.dispatcher, deadline_of(limit)
         try:
@@ -276,6 +278,9 @@ class Producer(ColumnSending[Taken]):
                 dispatcher.flush(until)
         except TimedOutError:
             pass
+        except BaseException:
+            self._owes_failures = True  # another close tells them
+            raise
         finally:
             dispatcher.locked(partial(dispatcher.give_up_all, "the producer was closed"))
             dispatcher.end()
@@ -310,10 +315,8 @@ def _extras(record: Record, dedup_id: DedupId | None) -> Extras | None:
 
 
 def _tell_rest(background: Background | None) -> None:
-    """Tell what somebody who was interrupted while closing did not get to."""
-    if background is None or runtime.is_forked(background.dispatcher.session.home):
-        return
-    if background.dispatcher.is_ended:
+    """Tell what a close that was interrupted did not get to."""
+    if background is not None and not runtime.is_forked(background.dispatcher.session.home):
         background.dispatcher.reporter.report()
         _raise_failures(background.dispatcher)
 
