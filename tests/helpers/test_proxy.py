@@ -130,8 +130,12 @@ def test_nobody_behind_the_proxy() -> None:
     """A client of a proxy without a broker is reset, as if the broker had died."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
-    with Proxy(*address) as proxy, connect(proxy) as client:
-        assert _recv(client) == b""
+    with Proxy(*address) as proxy:
+        try:
+            with connect(proxy) as client:
+                assert _recv(client) == b""
+        except BrokenPipeError:
+            pass  # the reset was there before connect() had returned
         assert proxy.connections == 0
 
 

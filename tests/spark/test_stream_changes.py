@@ -31,7 +31,7 @@ def test_what_turns_up_later_is_read_from_its_beginning(broker: BrokerProcess, c
     assert query.step() == [(0, 0), (0, 1)]
     client.topics.set("later-a", partitions=2)
     fill(client, "later-a", 3, partition=1)
-    client.topics.create("other", partitions=1)
+    client.topics.create("changes-other", partitions=1)
     query.restart(maxOffsetsPerTrigger="2")
     assert query.step() == [(1, 0), (1, 1)]
     assert query.step() == [(1, 2)]
