@@ -17,10 +17,9 @@ from ..fetcher import Fetched
 from ..flow import Flow, offloaded
 from ..offload import Offload
 from ..partition import Partition
-from ..storage.damage import Damage, DamagedRange
+from ..storage.damage import DamagedRange
 from ..storage.lookup import first_at_append_time, first_at_timestamp, last_below_timestamp
 from ..storage.reader import FileSlice
-from ..storage.segment import Segment
 from ..time_filter import TimeRange, leave_out
 from .answers import Answers
 from .cache import CachedSegment, Find, SegmentCache, StaleError
@@ -184,12 +183,12 @@ class ArchiveReader:
         below = [entry for entry in catalog.entries if entry.base_offset < partition.start_offset and entry.batches]
         if kind is OffsetKind.APPEND_TIME:
             late = [entry for entry in below if entry.last_append_us >= time_us]
-            return (yield from self._search(partition, late, partial(_first_at_append_time, time_us)))
+            return (yield from self._search(partition, late, partial(first_at_append_time, time_us)))
         if kind is OffsetKind.TIMESTAMP:
             late = [entry for entry in below if entry.max_timestamp_us >= time_us]
-            return (yield from self._search(partition, late, partial(_first_at_timestamp, time_us)))
+            return (yield from self._search(partition, late, partial(first_at_timestamp, time_us)))
         early = [entry for entry in reversed(below) if entry.min_timestamp_us < time_us]
-        last = yield from self._search(partition, early, partial(_last_below_timestamp, time_us))
+        last = yield from self._search(partition, early, partial(last_below_timestamp, time_us))
         return None if last is None else last + 1
 
     def _widened(self, partition: Partition, local: OffsetAnswer) -> OffsetAnswer:
@@ -226,15 +225,3 @@ def _missing(entry: Entry) -> TidelogError:
 
 def _start_of(catalog: Catalog, partition: Partition) -> int:
     return catalog.joined_start(partition.start_offset)
-
-
-def _first_at_append_time(time_us: int, segment: Segment, _damage: Damage) -> int | None:
-    return first_at_append_time(segment, time_us)
-
-
-def _first_at_timestamp(time_us: int, segment: Segment, damage: Damage) -> int | None:
-    return first_at_timestamp(segment, time_us, damage)
-
-
-def _last_below_timestamp(time_us: int, segment: Segment, damage: Damage) -> int | None:
-    return last_below_timestamp(segment, time_us, damage)

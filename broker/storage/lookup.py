@@ -135,7 +135,7 @@ def _skip_ahead(segment: Segment, position: int, offset: int, limit: int, upto: 
     return position, offset
 
 
-def first_at_append_time(segment: Segment, time_us: int) -> int | None:
+def first_at_append_time(time_us: int, segment: Segment, _damage: Damage) -> int | None:
     """Return the base offset of the first batch that was appended at or after a time."""
     index = _index_of(segment)
     for entries in _batches(segment, index, index.before_append_time(time_us)):
@@ -145,7 +145,7 @@ def first_at_append_time(segment: Segment, time_us: int) -> int | None:
     return None
 
 
-def first_at_timestamp(segment: Segment, time_us: int, damage: Damage) -> int | None:
+def first_at_timestamp(time_us: int, segment: Segment, damage: Damage) -> int | None:
     """Return the first offset whose producer timestamp is a time or later."""
     index = _index_of(segment)
     for entries in _batches(segment, index, index.before_timestamp(time_us)):
@@ -156,7 +156,7 @@ def first_at_timestamp(segment: Segment, time_us: int, damage: Damage) -> int | 
     return None
 
 
-def last_below_timestamp(segment: Segment, time_us: int, damage: Damage) -> int | None:
+def last_below_timestamp(time_us: int, segment: Segment, damage: Damage) -> int | None:
     """Return the last offset whose producer timestamp is below a time."""
     index = _index_of(segment)
     found: int | None = None

@@ -55,7 +55,7 @@ class TimeSearch:
             else:
                 high = middle
         for segment in readable[low:]:
-            found = yield Question(segment, partial(_first_at_append_time, time_us))
+            found = yield Question(segment, partial(first_at_append_time, time_us))
             if found is not None:
                 return found
         return end_offset
@@ -66,7 +66,7 @@ class TimeSearch:
         for segment in self._readable:
             yield from _learn_times(segment)
             if _max_timestamp(segment) >= time_us:
-                found = yield Question(segment, partial(_first_at_timestamp, time_us))
+                found = yield Question(segment, partial(first_at_timestamp, time_us))
                 if found is not None:
                     return found
         return end_offset
@@ -76,7 +76,7 @@ class TimeSearch:
         for segment in reversed(self._readable):
             yield from _learn_times(segment)
             if _min_timestamp(segment) < time_us:
-                found = yield Question(segment, partial(_last_below_timestamp, time_us))
+                found = yield Question(segment, partial(last_below_timestamp, time_us))
                 if found is not None:
                     return found + 1
         return self._segments.start_offset
@@ -89,18 +89,6 @@ def _learn_times(segment: Segment) -> Generator[Question, int | None, None]:
 
 def _nothing(_segment: Segment, _damage: Damage) -> None:
     """Be a lookup for which the segment is only opened."""
-
-
-def _first_at_append_time(time_us: int, segment: Segment, _damage: Damage) -> int | None:
-    return first_at_append_time(segment, time_us)
-
-
-def _first_at_timestamp(time_us: int, segment: Segment, damage: Damage) -> int | None:
-    return first_at_timestamp(segment, time_us, damage)
-
-
-def _last_below_timestamp(time_us: int, segment: Segment, damage: Damage) -> int | None:
-    return last_below_timestamp(segment, time_us, damage)
 
 
 def _max_timestamp(segment: Segment) -> int:
