@@ -46,8 +46,6 @@ class Background:
         """While it waits for answers."""
         self._wakes_at = 0.0
         """When it looks again by itself."""
-        self._itself: Background | None = None
-        """Once nobody else refers to it, until everything is delivered."""
 
     def __repr__(self) -> str:
         return f"<Background of {self.dispatcher!r}, {'running' if self._is_running else 'not running'}>"
@@ -97,19 +95,19 @@ class Background:
         """The producer was dropped: deliver what it took."""
         if not self.dispatcher.is_needed:
             return
-        self._itself = self
+        _alone.add(self)
         try:
             self.start()
         except RuntimeError:  # its event loop has ended, or the interpreter does
             log.warning("%r was dropped where nothing can run any more; what it took is lost", self.dispatcher)
-            self._itself = None
+            _alone.discard(self)
         else:
             self.wake()
 
     def rest(self) -> None:
         """Be gone once everything that a dropped producer took is delivered."""
-        if self._itself is not None and not self.dispatcher.is_needed:
-            self._itself = None
+        if not self.dispatcher.is_needed:
+            _alone.discard(self)
 
     def tend(self) -> float:
         """Do what is due; return when to look again."""
@@ -150,6 +148,12 @@ class Background:
         """It returned, was cancelled, or its event loop ended."""
         self._is_running = False
         self._ready.clear()
+        _alone.discard(self)
+
+
+_alone: set[Background] = set()
+"""Those that nobody else refers to, until everything is delivered. A reference to itself would not keep one: the
+garbage collector finds that nothing else leads there."""
 
 
 def _tend(watched: weakref.ref[Background]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import threading
 import warnings
@@ -11,6 +12,8 @@ import pytest
 from tests.client.fake_broker import FakeBroker
 from tests.client.flavours import World, eventually, everywhere
 from tidelog import Client, ClosedError
+from tidelog.client.aio import background as aio_background
+from tidelog.client.blocking import background as blocking_background
 
 
 @everywhere
@@ -64,6 +67,26 @@ async def test_what_a_dropped_producer_took_is_delivered(world: World) -> None:
         for times, linger in enumerate((0.005, 0.2, 0.005), 1):
             await job(linger)
             await world.eventually(lambda: len(world.broker.store.values("t")) == 300 * times)  # noqa: B023
+
+
+@everywhere
+@pytest.mark.filterwarnings("ignore:.*was not closed:ResourceWarning")
+async def test_the_garbage_collector_takes_nothing_of_a_dropped_producer(world: World) -> None:
+    """What lingers while a collection comes by is delivered, and then nothing is left of it."""
+    async with world.client() as client:
+        await client.topics.create("t", partitions=1)
+
+        async def job() -> None:
+            producer = client.producer(linger=0.2)
+            await producer.send("t", b"taken")
+            if world.flavour == "blocking":
+                producer._target = None
+
+        await job()
+        for _ in range(3):
+            gc.collect()
+        await world.eventually(lambda: world.broker.store.values("t") == [b"taken"])
+        await world.eventually(lambda: not (aio_background._alone or blocking_background._alone))
 
 
 @everywhere
