@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Generic
@@ -28,16 +29,16 @@ PORTION_DIVISOR = 4
 """Columns of more than so small a part of the buffer are taken in parts, so that the next is made while one is sent."""
 
 
-class AsyncColumnSending(Generic[Taken]):
+class AsyncColumnSending(ABC, Generic[Taken]):
     """Of a producer."""
 
     _encoder: Encoder[object] | None
     _options: ProducerOptions
     _is_closing: bool
 
+    @abstractmethod
     def _usable(self) -> Background:
         """Return what does the work. Raises ClosedError, ForkedError, WrongLoopError."""
-        raise NotImplementedError
 
     async def send_many(
         self,

@@ -96,10 +96,9 @@ class Connection:
             if self.error is not None:
                 raise copy_of(self.error)
             correlation_id, head = self._protocol.request(message, 0 if bulk is None else len(bulk))
-            call = Call(correlation_id, on_reply)
             if not self._calls:
                 self._vigil.heard(runtime.now())
-            self._calls[correlation_id] = call
+            call = self._calls[correlation_id] = Call(correlation_id, on_reply)
             self._put((head,) if bulk is None else (head, bulk), len(head) + (0 if bulk is None else len(bulk)))
             if self._outgoing and self._seats.reader is not None:
                 self._poller.wake()  # so that it waits for room as well
@@ -186,8 +185,7 @@ class Connection:
 
     def _take_role_or_sit(self, waiter: Waiter) -> runtime.Bell | None:
         with self.lock:
-            bell = self._seats.take(waiter)
-            if bell is not None and self.error is not None:
+            if (bell := self._seats.take(waiter)) is not None and self.error is not None:
                 bell.set()
             return bell
 
@@ -268,8 +266,11 @@ class Connection:
         call.finish()
 
     def _ended(self) -> None:
-        how, is_new = "the connection was closed", self._protocol.state is State.AWAIT_HELLO
-        self.fail(self.greeting_error(how)) if is_new else self._lost(how)
+        how = "the connection was closed"
+        if self._protocol.state is State.AWAIT_HELLO:
+            self.fail(self.greeting_error(how))
+        else:
+            self._lost(how)
 
     def greeting_error(self, how: str) -> TidelogError:
         """Return the error for a peer that has not greeted in time, by what it said instead."""

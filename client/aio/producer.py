@@ -18,6 +18,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
 
+from ...protocol.batch import DEFAULT_PRIORITY
 from ...protocol.errors import ClosedError, DeliveryError, TidelogError, TimedOutError
 from ..codec import Encoder, Taken, as_headers, encode_value
 from ..core.arguments import check_options
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
 HAS_LOOPS = runtime.HAS_LOOPS
-
-NORMAL_PRIORITY = 4
 
 LEAVING_S = 5.0
 """How long leaving the block by an exception may take, so that it is not swallowed by a broker that is away."""
@@ -165,7 +164,7 @@ class AsyncProducer(AsyncColumnSending[Taken]):
         *,
         key: Data = None,
         headers: HeadersInput | None = None,
-        priority: int = NORMAL_PRIORITY,
+        priority: int = DEFAULT_PRIORITY,
         partition: int | None = None,
         timestamp: datetime | None = None,
         dedup_id: DedupId | None = None,
@@ -306,7 +305,7 @@ class AsyncProducer(AsyncColumnSending[Taken]):
 
 
 def _extras(record: Record, dedup_id: DedupId | None) -> Extras | None:
-    is_plain = record.priority == NORMAL_PRIORITY and record.partition is None and not record.has_own_time
+    is_plain = record.priority == DEFAULT_PRIORITY and record.partition is None and not record.has_own_time
     if is_plain and not record.pairs and record.dedup_id is None:
         return None
     time_us = record.timestamp_us if record.has_own_time else None

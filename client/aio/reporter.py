@@ -11,17 +11,13 @@ from ...protocol.errors import ConcurrentUseError
 from ..core.consignment import Consignment
 from ..delivery import DeliveryReport
 from . import runtime
+from .turn import Turn, Turns
 
 log = logging.getLogger("tidelog")
 
 
 class Owner(Protocol):
     """Whose batches they are."""
-
-    @property
-    def lock(self) -> runtime.Lock:
-        """Held for a moment, to find who reports."""
-        ...
 
     @property
     def to_report(self) -> deque[Consignment]:
@@ -33,23 +29,13 @@ class Owner(Protocol):
         ...
 
 
-class _Turn:
-    """One caller's turn to report, in its task or thread."""
-
-    __slots__ = ("task",)
-
-    def __init__(self, task: object) -> None:
-        self.task = task
-
-
 class Reporter:
     """Calls `on_delivery`."""
 
     def __init__(self, owner: Owner, on_delivery: Callable[[DeliveryReport], object] | None) -> None:
         self._owner = owner
         self._on_delivery = on_delivery
-        self._turn: _Turn | None = None
-        """Of the caller who reports."""
+        self._turns = Turns()
 
     async def report(self) -> None:
         """Tell the user of batches that are answered: one caller at a time, no lock held. Who comes meanwhile, from
@@ -60,12 +46,10 @@ class Reporter:
         """
         on_delivery, waiting = self._on_delivery, self._owner.to_report
         while waiting and on_delivery is not None:
-            turn = _Turn(runtime.me())
+            turn = Turn(runtime.me())
             try:
-                with self._owner.lock:
-                    if self._turn is not None:
-                        return
-                    self._turn = turn
+                if not self._turns.take(turn):
+                    return
                 while waiting:
                     batch = waiting[0]
                     if not batch.is_reported:
@@ -73,8 +57,7 @@ class Reporter:
                     self._owner.reported(batch)
                     waiting.popleft()
             finally:
-                if self._turn is turn:
-                    self._turn = None
+                turn.is_over = True
 
     async def _report(self, batch: Consignment, on_delivery: Callable[[DeliveryReport], object]) -> None:
         def tell(report: DeliveryReport) -> object:
@@ -90,6 +73,6 @@ class Reporter:
 
     def check_not_reporting(self, what: str) -> None:
         """Raise ConcurrentUseError in the user's own `on_delivery`, which would wait for itself."""
-        turn = self._turn
-        if turn is not None and turn.task == runtime.me():
+        last = self._turns.last
+        if last is not None and not last.is_over and last.task == runtime.me():
             raise ConcurrentUseError(f"{what} waits for on_delivery to return, so it cannot be called there")

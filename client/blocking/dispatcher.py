@@ -72,11 +72,6 @@ class Dispatcher:
         return f"<Dispatcher of {self.buffer!r}>"
 
     @property
-    def lock(self) -> runtime.Lock:
-        """Of the session."""
-        return self.session.lock
-
-    @property
     def to_report(self) -> deque[Consignment]:
         """What is answered and not reported."""
         return self.ledger.to_report
@@ -171,16 +166,7 @@ class Dispatcher:
         with self.session.lock:
             if self.ledger.is_in_doubt:
                 self.sender.locked(self.buffer.recount)
-            return self._guarded(partial(self.sender.locked, change))
-
-    def _guarded(self, step: Callable[[], Outcome]) -> Outcome:
-        try:
-            return step()
-        except TidelogError:
-            raise
-        except BaseException:
-            self.ledger.doubt()
-            raise
+            return self.sender.locked(change)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from . import runtime
 from .connection import Call, Connection
 from .link import Link
 from .resolving import Inquiry, find_new, find_positions, find_topics
+from .turn import Turn, Turns
 
 MAX_WAIT_S = 20.0
 """How long one fetch waits in the broker."""
@@ -86,29 +87,6 @@ class _Line:
         self.hang_up()
 
 
-class _Turn:
-    """Whose pull is in progress: one at a time."""
-
-    __slots__ = ("_lock", "_owner")
-
-    def __init__(self) -> None:
-        self._lock = runtime.Lock()
-        self._owner: object | None = None
-
-    def begin(self, pull: object) -> bool:
-        """Return whether it is this one's from here on."""
-        with self._lock:
-            if self._owner is not None:
-                return False
-            self._owner = pull
-            return True
-
-    def end(self, pull: object) -> None:
-        """Let go, if it is this one's."""
-        if self._owner is pull:
-            self._owner = None
-
-
 class Reader:
     """One pass over the partitions of a plan. One thread at a time pulls; any may call `stop`."""
 
@@ -122,7 +100,7 @@ class Reader:
         self._closed: ClosedError | None = None
         self._flight: _Flight | None = None
         self._bell: runtime.Bell | None = None
-        self._turn = _Turn()
+        self._turns = Turns()
         self._backoff = Backoff()
 
     def __repr__(self) -> str:
@@ -149,7 +127,7 @@ class Reader:
         Raises what stops a partition (CorruptError, TruncatedError, OffsetOutOfRangeError and the like); whoever goes
         on afterwards meets it again, unless it was mended or passed over by a seek.
         """
-        pull = object()
+        pull = Turn()
         self.check()
         try:
             self._enter(pull)
@@ -172,27 +150,27 @@ class Reader:
                 return None
             raise
         finally:
-            self._turn.end(pull)
+            pull.is_over = True
 
     def batch_at_hand(self) -> MessageBatch | None:
         """Return a batch that is here and whole, if any: waits for nothing, and leaves errors for `next_batch`."""
-        pull = object()
+        pull = Turn()
         try:
-            is_mine = not self._is_stopped and self._turn.begin(pull)
+            is_mine = not self._is_stopped and self._turns.take(pull)
             return self.positions.batch_at_hand() if is_mine else None
         finally:
-            self._turn.end(pull)
+            pull.is_over = True
 
     def open(self) -> Positions:
         """Resolve what is read, unless that is done, and return it."""
-        pull = object()
+        pull = Turn()
         self.check()
         try:
             self._enter(pull)
             self._open()
             return self.positions
         finally:
-            self._turn.end(pull)
+            pull.is_over = True
 
     def inquiry(self) -> Inquiry:
         """Return what it takes to ask the broker about the partitions that are read."""
@@ -235,9 +213,9 @@ class Reader:
         if self._home is not None:
             runtime.check_home(self._home, self._plan.what)
 
-    def _enter(self, pull: object) -> None:
+    def _enter(self, pull: Turn) -> None:
         self._home = runtime.home() if self._home is None else self._home  # first: a fork may leave the lock held
-        if not self._turn.begin(pull):
+        if not self._turns.take(pull):
             raise ConcurrentUseError(f"two threads or tasks use one {self._plan.what}; give each its own")
 
     def _open(self) -> None:

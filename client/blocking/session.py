@@ -103,10 +103,10 @@ class Session:
 
     def interrupted(self) -> None:
         """Ctrl-C struck in the middle of a change: begin anew from what is known for certain; the lock is held."""
+        self.on_interrupted()
         current = self.link.current
         if current is not None:
             current.fail(ConnectionLostError(f"lost {self.link.address} (a call was interrupted)"))
-        self.on_interrupted()
         self.outbox.lost()
 
     def _lost(self) -> None:

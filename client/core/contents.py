@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol, Self, cast
 
 import numpy as np
 
+from ...protocol.batch import DEFAULT_PRIORITY
 from ...protocol.columns import DEDUP_ID, BinaryColumn
 from ...protocol.dedup_id import NO_DEDUP_ID
 from ..headers import Pair
@@ -19,8 +20,6 @@ from .grouping import Chosen, spread
 from .partitioner import NO_PARTITION, StickyPartitioner
 from .record import record_bytes
 from .times import from_us
-
-DEFAULT_PRIORITY = 4
 
 
 class Given(NamedTuple):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol.batch import MAX_PRIORITY
+from ...protocol.batch import DEFAULT_PRIORITY, MAX_PRIORITY
 from ...protocol.errors import InvalidRequestError
 from ...protocol.limits import MAX_HEADERS_PER_MESSAGE
 from .arguments import checked_rows
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 Bools = npt.NDArray[np.bool_]
 Int64s = npt.NDArray[np.int64]
-
-DEFAULT_PRIORITY = 4
 
 
 class ArrowColumn(Protocol):

@@ -138,7 +138,7 @@ def test_a_fork_in_the_middle_of_a_first_read() -> None:
         client.produce("t", b"parent")
         consumer = client.consumer("t")
         reader, is_inside, may_go_on = consumer._reader, threading.Event(), threading.Event()
-        lock = reader._turn._lock
+        lock = reader._turns._lock
 
         def hold() -> None:
             with lock:

@@ -1,0 +1,35 @@
+"""One at a time, without waiting: whoever comes while another is at it finds out."""
+
+from __future__ import annotations
+
+from . import runtime
+
+
+class Turn:
+    """One's time at it. It ends by an assignment, `is_over = True` in a `finally`, and not by a call: Ctrl-C may strike
+    on entering a function, and nobody would ever have a turn again."""
+
+    __slots__ = ("is_over", "task")
+
+    def __init__(self, task: object = None) -> None:
+        self.is_over = False
+        self.task = task
+        """Of whom, where somebody asks for that."""
+
+
+class Turns:
+    """Who is at it."""
+
+    __slots__ = ("_lock", "last")
+
+    def __init__(self) -> None:
+        self._lock = runtime.Lock()
+        self.last: Turn | None = None
+
+    def take(self, turn: Turn) -> bool:
+        """Return whether it is this one's from here on."""
+        with self._lock:
+            if self.last is not None and not self.last.is_over:
+                return False
+            self.last = turn
+            return True
