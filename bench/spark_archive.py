@@ -8,9 +8,7 @@ once.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
-import statistics
 import sys
 import tempfile
 import time
@@ -22,16 +20,15 @@ from tidelog import Client
 from tidelog.spark.jobs import archive_topics, verify_archive
 from tidelog.spark.schema import ALL_COLUMNS
 
-from .command import EXIT_NO_FIGURE, leave_on_sigterm
+from .command import leave_on_sigterm
 from .e2e.broker import BrokerProcess
 from .errors import VerificationError
+from .spark.alternating import Line, Way, against, line, ratios, speeds, tell
 from .spark.rows import TOPIC, Rows
 from .spark.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Line = dict[str, object]
 
 JOB, WRITER = "spark_archive_job", "spark_archive_parquet_writer"
 
@@ -51,7 +48,7 @@ class Archiving:
         self._passes = 0
 
     @property
-    def ways(self) -> dict[str, Callable[[], float]]:
+    def ways(self) -> dict[str, Way]:
         """Return them by the name of the figure."""
         return {JOB: self.job, WRITER: self.writer}
 
@@ -100,28 +97,11 @@ class Archiving:
 
 def measure(archiving: Archiving, rows: int, rounds: int) -> Iterator[Line]:
     """Yield a line for each way, then one for the ratio."""
-    for way in archiving.ways.values():  # which loads and compiles everything
-        way()
-    samples: dict[str, list[float]] = {name: [] for name in archiving.ways}
-    for number in range(rounds):
-        for name in [*samples] if number % 2 == 0 else reversed([*samples]):
-            samples[name].append(rows / archiving.ways[name]() / 1e6)
-    for name, speeds in samples.items():
-        yield _line(name, speeds, "M rows/s")
-    ratios = [one / other for one, other in zip(samples[JOB], samples[WRITER], strict=True)]
-    line = _line(f"{JOB} / {WRITER}", ratios, "ratio")
-    yield {**line, "target": TARGET, "met": statistics.median(ratios) >= TARGET}
-
-
-def _line(name: str, samples: Sequence[float], unit: str) -> Line:
-    return {
-        "figure": name,
-        "value": round(statistics.median(samples), 3),
-        "low": round(min(samples), 3),
-        "high": round(max(samples), 3),
-        "unit": unit,
-        "samples": [round(each, 3) for each in samples],
-    }
+    samples = speeds(archiving.ways, rows, rounds)
+    for name, found in samples.items():
+        yield line(name, found)
+    times = ratios(samples[JOB], samples[WRITER])
+    yield line(f"{JOB} / {WRITER}", times, "ratio") | against(TARGET, times)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,14 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spark = start_session(Path(folder), [])
         try:
             archiving = Archiving(spark, broker.url, rows.sums(), Path(folder), options.compression)
-            for line in measure(archiving, rows.count, options.rounds):
-                print(json.dumps(line), flush=True)
-        except VerificationError as error:
-            print(error, file=sys.stderr)
-            return EXIT_NO_FIGURE
+            return tell(measure(archiving, rows.count, options.rounds))
         finally:
             spark.stop()
-    return 0
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ producer sends the same rows as Arrow columns from one process. Every topic is r
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import sys
 import tempfile
 import time
@@ -21,9 +19,10 @@ import pyarrow as pa
 
 from tidelog import Client
 
-from .command import EXIT_NO_FIGURE, leave_on_sigterm
+from .command import leave_on_sigterm
 from .e2e.broker import BrokerProcess
 from .errors import VerificationError
+from .spark.alternating import Line, Way, line, ratios, speeds, tell
 from .spark.rows import Rows
 from .spark.session import start_session
 from .spark_counting import CountingSource
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 SEND_ROWS = 50_000
 """Rows that the producer is given at once: as many as Spark's batches have."""
-
-Line = dict[str, object]
 
 
 class Writing:
@@ -51,7 +48,7 @@ class Writing:
         self._values = pa.chunked_array([values for _, _, values in chunks]).combine_chunks()
 
     @property
-    def ways(self) -> dict[str, Callable[[], float]]:
+    def ways(self) -> dict[str, Way]:
         """Return them by the name of the figure."""
         return {"spark_write_topic": self.topic, "spark_write_nothing": self.nothing, "producer_arrow": self.producer}
 
@@ -110,28 +107,11 @@ def _frame(spark: SparkSession, rows: Rows) -> DataFrame:
 
 def measure(writing: Writing, rows: int, rounds: int) -> Iterator[Line]:
     """Yield a line for each way, then one for each ratio of the topic to another."""
-    for way in writing.ways.values():  # which loads and compiles everything
-        way()
-    samples: dict[str, list[float]] = {name: [] for name in writing.ways}
-    for number in range(rounds):
-        for name in [*samples] if number % 2 == 0 else reversed([*samples]):
-            samples[name].append(rows / writing.ways[name]() / 1e6)
-    for name, speeds in samples.items():
-        yield _line(name, speeds, "M rows/s")
+    samples = speeds(writing.ways, rows, rounds)
+    for name, found in samples.items():
+        yield line(name, found)
     for name in [*samples][1:]:
-        ratios = [one / other for one, other in zip(samples["spark_write_topic"], samples[name], strict=True)]
-        yield _line(f"spark_write_topic / {name}", ratios, "ratio")
-
-
-def _line(name: str, samples: Sequence[float], unit: str) -> Line:
-    return {
-        "figure": name,
-        "value": round(statistics.median(samples), 3),
-        "low": round(min(samples), 3),
-        "high": round(max(samples), 3),
-        "unit": unit,
-        "samples": [round(each, 3) for each in samples],
-    }
+        yield line(f"spark_write_topic / {name}", ratios(samples["spark_write_topic"], samples[name]), "ratio")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -148,14 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         spark = start_session(Path(folder), [])
         try:
             spark.dataSource.register(CountingSource)
-            for line in measure(Writing(spark, broker.url, rows), rows.count, options.rounds):
-                print(json.dumps(line), flush=True)
-        except VerificationError as error:
-            print(error, file=sys.stderr)
-            return EXIT_NO_FIGURE
+            return tell(measure(Writing(spark, broker.url, rows), rows.count, options.rounds))
         finally:
             spark.stop()
-    return 0
 
 
 if __name__ == "__main__":

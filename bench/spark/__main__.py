@@ -8,7 +8,6 @@ output is one JSON object.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,13 +17,14 @@ from typing import TYPE_CHECKING
 
 from tidelog import Client
 
-from ..command import EXIT_NO_FIGURE, EXIT_NOT_INSTALLED, leave_on_sigterm
+from ..command import EXIT_NOT_INSTALLED, leave_on_sigterm
 from ..e2e.broker import BrokerProcess
-from ..errors import NotInstalledError, VerificationError
+from ..errors import NotInstalledError
 from ..peers import spark_kafka
 from ..peers.kafka_server import KafkaServer
+from .alternating import Line, tell
 from .cases import parquet_cases, tidelog_cases, write_parquet
-from .measuring import Line, measure
+from .measuring import measure
 from .rows import Rows
 from .session import start_session
 
@@ -65,15 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--without-kafka", action="store_true", help="leave the peer out")
     options = parser.parse_args(arguments)
     try:
-        for line in run(options):
-            print(json.dumps(line), flush=True)
-    except VerificationError as error:
-        print(f"no figure: {error}", file=sys.stderr)
-        return EXIT_NO_FIGURE
+        return tell(run(options))
     except NotInstalledError as error:
         print(error, file=sys.stderr)
         return EXIT_NOT_INSTALLED
-    return 0
 
 
 if __name__ == "__main__":

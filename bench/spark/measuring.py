@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidelog import Client
 
 from ..errors import VerificationError
+from .alternating import Line, Way, against, line, ratios, speeds
 from .cases import SELECTIONS, TARGETS, Case
 from .memory import PeakMemory
 from .rows import TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-Line = dict[str, object]
-Seconds = Callable[[], float]
-"""Does one pass and says how long it took."""
 
 PLAIN_CLIENT = "client_batches"
 
@@ -30,18 +26,13 @@ def measure(cases: Sequence[Case], sums: Mapping[str, int], url: str, rounds: in
     for case in cases:  # which loads and compiles everything as well
         with PeakMemory() as memory[case.name]:
             _verify(case, sums)
-    passes: dict[str, Seconds] = {case.name: _timed(case) for case in cases}
+    passes: dict[str, Way] = {case.name: _timed(case) for case in cases}
     passes[PLAIN_CLIENT] = lambda: _drain(url, sums)
-    for warm_up in passes.values():  # the sink's own code is compiled too, and files are in the page cache
-        warm_up()
-    samples: dict[str, list[float]] = {name: [] for name in passes}
-    for number in range(rounds):
-        for name in [*passes] if number % 2 == 0 else reversed([*passes]):
-            samples[name].append(sums["rows"] / passes[name]() / 1e6)
+    samples = speeds(passes, sums["rows"], rounds)
     for case in cases:
         _verify(case, sums)
-    for name, speeds in samples.items():
-        yield _line(name, speeds, memory.get(name))
+    for name, found in samples.items():
+        yield _line(name, found, memory.get(name))
     yield from _ratios(samples)
 
 
@@ -57,7 +48,7 @@ def _verify(case: Case, sums: Mapping[str, int]) -> None:
         raise VerificationError(f"{case.name}: expected {expected}, found {found}")
 
 
-def _timed(case: Case) -> Seconds:
+def _timed(case: Case) -> Way:
     def read() -> float:
         began = time.perf_counter()
         case.load().write.format("noop").mode("overwrite").save()
@@ -80,32 +71,16 @@ def _drain(url: str, sums: Mapping[str, int]) -> float:
     return elapsed
 
 
-def _line(name: str, speeds: Sequence[float], memory: PeakMemory | None) -> Line:
-    line: Line = {
-        "figure": f"spark_read_{name}" if memory else name,
-        "value": round(statistics.median(speeds), 3),
-        "low": round(min(speeds), 3),
-        "high": round(max(speeds), 3),
-        "unit": "M rows/s",
-        "samples": [round(each, 3) for each in speeds],
-    }
-    if memory is not None:
-        line |= {"peak_jvm_mb": round(memory.jvm_mb), "peak_python_mb": round(memory.python_mb)}
-    return line
+def _line(name: str, samples: Sequence[float], memory: PeakMemory | None) -> Line:
+    if memory is None:
+        return line(name, samples)
+    peaks: Line = {"peak_jvm_mb": round(memory.jvm_mb), "peak_python_mb": round(memory.python_mb)}
+    return line(f"spark_read_{name}", samples) | peaks
 
 
 def _ratios(samples: Mapping[str, Sequence[float]]) -> Iterator[Line]:
     for target in TARGETS:
         if {target.case, *target.to} <= samples.keys():
-            others = [min(speeds) for speeds in zip(*(samples[name] for name in target.to), strict=True)]
-            ratios = [one / other for one, other in zip(samples[target.case], others, strict=True)]
-            value = statistics.median(ratios)
-            yield {
-                "figure": f"{target.case} / {' or '.join(target.to)}",
-                "value": round(value, 3),
-                "low": round(min(ratios), 3),
-                "high": round(max(ratios), 3),
-                "unit": "ratio",
-                "target": target.least,
-                "met": value >= target.least,
-            }
+            others = [min(each) for each in zip(*(samples[name] for name in target.to), strict=True)]
+            times = ratios(samples[target.case], others)
+            yield line(f"{target.case} / {' or '.join(target.to)}", times, "ratio") | against(target.least, times)
