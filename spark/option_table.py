@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from enum import Flag, auto
 from typing import NamedTuple
 
 from .errors import OptionError
+from .suggestion import suggestion
 
 
 class Use(Flag):
@@ -98,9 +98,7 @@ def check_names(given: dict[str, str], use: Use) -> None:
         option = _BY_LOWER_NAME.get(name)
         if option is None:
             fitting = {lower: each.name for lower, each in _BY_LOWER_NAME.items() if use in each.use}
-            nearest = get_close_matches(name, fitting, n=1)
-            hint = f": do you mean {fitting[nearest[0]]}?" if nearest else f", expected {', '.join(fitting.values())}"
-            raise OptionError(f"unknown option {name!r}{hint}")
+            raise OptionError(f"unknown option {name!r}{suggestion(name, fitting)}")
         if use not in option.use:
             raise OptionError(f"option {option.name} is for {option.use.shown}, found it when {_doing(use)}")
 

@@ -48,14 +48,19 @@ def read_partition(
     )
 
 
-def _parts(wanted: Range, options: ReadOptions) -> Iterator[Part]:
-    fetching = Fetching(
+def fetching_of(wanted: Range, options: ReadOptions) -> Fetching:
+    """Return the records of a range from the broker, by the options of a read."""
+    return Fetching(
         client_of(options.url),
         wanted,
         fails_on_data_loss=options.fails_on_data_loss,
         timeout_s=options.fetch_timeout_s,
         includes_archived=options.includes_archived,
     )
+
+
+def _parts(wanted: Range, options: ReadOptions) -> Iterator[Part]:
+    fetching = fetching_of(wanted, options)
     if options.segment_dir is not None and wanted.topic_id:
         segments = SealedSegments(options.segment_dir, wanted)
         if _is_ours(segments, wanted, options):

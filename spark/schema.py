@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from pyspark.sql.types import (
     ArrayType,
@@ -21,6 +20,7 @@ from pyspark.sql.types import (
 )
 
 from .errors import OptionError, SchemaError
+from .suggestion import suggestion
 
 HEADERS = "headers"
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
@@ -80,8 +80,7 @@ def check_columns(columns: Sequence[str]) -> None:
     """Raise OptionError for a name that is no column."""
     for name in columns:
         if name not in ALL_COLUMNS:
-            nearest = get_close_matches(name, ALL_COLUMNS, n=1)
-            hint = f": do you mean {nearest[0]}?" if nearest else f", expected {', '.join(ALL_COLUMNS)}"
+            hint = suggestion(name, {each: each for each in ALL_COLUMNS})
             raise OptionError(f"columns: unknown column {name!r}{hint}")
 
 

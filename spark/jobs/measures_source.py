@@ -17,11 +17,10 @@ from pyspark.sql.types import StructType
 
 from ...client.arrow import Part, record_batch
 from ..bounds import parse_time
-from ..connection import client_of
 from ..errors import OptionError
-from ..fetching import Fetching
 from ..options import ReadOptions
 from ..places import Place, Range
+from ..reading import fetching_of
 from ..rows import arrow_schema, within_times
 
 NAME = "tidelog_measures"
@@ -95,13 +94,7 @@ class _Reader(DataSourceReader):
 def measured(measuring: Measuring, wanted: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the measures of a range."""
     options = ReadOptions.parse({**measuring.read, "subscribe": measuring.topic})
-    fetching = Fetching(
-        client_of(options.url),
-        wanted,
-        fails_on_data_loss=options.fails_on_data_loss,
-        timeout_s=options.fetch_timeout_s,
-        includes_archived=options.includes_archived,
-    )
+    fetching = fetching_of(wanted, options)
     gathered: list[pa.RecordBatch] = []
     rows = 0
     for part in fetching.parts():
