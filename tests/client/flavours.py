@@ -172,6 +172,15 @@ class World:
 BASE = datetime(2025, 1, 14, 15, tzinfo=UTC)
 
 
+def run(flavour: str, body: Callable[[World], Any]) -> None:
+    """Run a body in a World of one flavour, for tests that have a broker of their own."""
+    world = World(flavour, FakeBroker())
+    if flavour == "blocking":
+        finish(body(world))
+    else:
+        anyio.run(body, world, backend=flavour)
+
+
 def store(world: World, topic: str, count: int, *, partitions: int = 1, per_batch: int = 10) -> None:
     """Store values `partition-offset` in batches, the first appended at BASE, each next a second later."""
     keeper = world.broker.store

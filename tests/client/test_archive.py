@@ -7,11 +7,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-import anyio
 import pytest
 
-from tests.client.fake_broker import FakeBroker
-from tests.client.flavours import FLAVOURS, World, finish
+from tests.client.flavours import FLAVOURS, World, run
 from tests.helpers.archiving_process import SMALL, archiving_broker, fill, until_archived
 from tests.helpers.broker_process import BrokerProcess, broker_process
 from tidelog import (
@@ -42,15 +40,6 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archived]:
         values = fill(client, "orders", 400)
         until_archived(client, "orders", 360)
         yield Archived(broker, values, folder / "store")
-
-
-def run(flavour: str, body: object) -> None:
-    """Run a body that takes a World of one flavour."""
-    world = World(flavour, FakeBroker())
-    if flavour == "blocking":
-        finish(body(world))  # type: ignore[operator]
-    else:
-        anyio.run(body, world, backend=flavour)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)

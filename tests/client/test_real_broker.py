@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-import anyio
 import pytest
 
-from tests.client.fake_broker import FakeBroker
-from tests.client.flavours import FLAVOURS, World, finish
+from tests.client.flavours import FLAVOURS, World, run
 from tests.helpers.broker_process import BrokerProcess, broker_process
 from tidelog import OutcomeUnknownError, TidelogError, UnknownTopicError
 
@@ -22,15 +20,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One real broker for this module."""
     with broker_process(tmp_path_factory.mktemp("broker")) as running:
         yield running
-
-
-def run(flavour: str, body: object) -> None:
-    """Run a body that takes a World of one flavour."""
-    world = World(flavour, FakeBroker())
-    if flavour == "blocking":
-        finish(body(world))  # type: ignore[operator]
-    else:
-        anyio.run(body, world, backend=flavour)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
