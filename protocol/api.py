@@ -25,18 +25,10 @@ class Api(IntEnum):
     OUTCOME = 20
     # Assigned from the start, refused with UNSUPPORTED until they act.
     CLOCK = 21
-    JOIN_GROUP = 30
     HEARTBEAT = 31
     LEAVE_GROUP = 32
     COMMIT_OFFSETS = 33
     FETCH_OFFSETS = 34
-    CREATE_GROUP = 35
-    ALTER_GROUP = 36
-    RESET_GROUP = 37
-    DELETE_GROUP = 38
-    DESCRIBE_GROUP = 39
-    ACQUIRE = 40
-    SETTLE = 41
     COMMIT_SINK = 50
     ABORT_SINK = 51
     INITIAL_POSITION = 52
@@ -44,6 +36,16 @@ class Api(IntEnum):
     DEAD_LETTER = 61
     TRACE = 62
     # These act.
+    JOIN_GROUP = 30
+    CREATE_GROUP = 35
+    ALTER_GROUP = 36
+    RESET_GROUP = 37
+    DELETE_GROUP = 38
+    DESCRIBE_GROUP = 39
+    ACQUIRE = 40
+    SETTLE = 41
+    MESSAGE_STATES = 42
+    GROUP_MESSAGES = 43
     LIST_ARCHIVE = 70
     RUN_ARCHIVE = 71
     VERIFY_ARCHIVE = 72

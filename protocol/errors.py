@@ -51,12 +51,19 @@ __all__ = [
     "FailedMessage",
     "ForkedError",
     "FrameTooLargeError",
+    "GroupDegradedError",
+    "GroupExistsError",
+    "GroupKindError",
+    "GroupLimitError",
+    "GroupSettingsError",
     "HelloRequiredError",
     "IdleTimeoutError",
     "InternalError",
     "InvalidBatchError",
+    "InvalidGroupError",
     "InvalidRequestError",
     "InvalidTopicError",
+    "LeaseLostError",
     "LogFencedError",
     "MessageTooLargeError",
     "NotATidelogBrokerError",
@@ -78,6 +85,7 @@ __all__ = [
     "TopicExistsError",
     "TopicLimitError",
     "TruncatedError",
+    "UnknownGroupError",
     "UnknownPartitionError",
     "UnknownProducerError",
     "UnknownTopicError",
@@ -287,6 +295,58 @@ class StorageError(TidelogError):
     """The operating system refused a file operation; the message has its errno and path."""
 
     code, number = "STORAGE_ERROR", 52
+
+
+# -- groups ----------------------------------------------------------------------------------------------------------
+
+
+class UnknownGroupError(TidelogError):
+    """No group has this name or id, or it was reset or deleted since; the message suggests the nearest name."""
+
+    code, number = "UNKNOWN_GROUP", 60
+
+
+class GroupExistsError(TidelogError):
+    """A group of this name exists already."""
+
+    code, number = "GROUP_EXISTS", 61
+
+
+class GroupKindError(TidelogError):
+    """The group is of the other kind: stream groups have positions, queue groups have leases."""
+
+    code, number = "GROUP_KIND", 62
+
+
+class GroupSettingsError(TidelogError):
+    """The group exists with other settings than these; `details` has the setting, what is in force and what was asked
+    for."""
+
+    code, number = "GROUP_SETTINGS", 63
+
+
+class InvalidGroupError(TidelogError):
+    """A group's name, setting or start is outside what is allowed; the message says the rule."""
+
+    code, number = "INVALID_GROUP", 64
+
+
+class LeaseLostError(TidelogError):
+    """The lease ended, was settled otherwise, or is another member's: nothing was changed."""
+
+    code, number = "LEASE_LOST", 65
+
+
+class GroupDegradedError(TidelogError):
+    """What is recorded of the group's deliveries is damaged, so it gives no leases; `groups reset` releases it."""
+
+    code, number = "GROUP_DEGRADED", 66
+
+
+class GroupLimitError(TidelogError):
+    """The broker holds as many groups, or the group as many leased messages, as it is configured to."""
+
+    code, number = "GROUP_LIMIT", 67
 
 
 # -- the archive -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,113 @@
+"""The fold of a partition's delivery log: the queue groups that read it, and how they survive a start.
+
+An event says something of messages of another log. Written in epoch E it holds only for offsets below that log's end,
+and below the first offset of any later epoch of it: `bound(E)` says which that is. So acknowledgements of messages
+that a power loss took back never settle those that got their offsets since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...protocol.batch import BatchHeader, decode_batch
+from ..storage.fold import FIRST_FOLD_SECTION, Section
+from .events import decode_event
+from .moment import Moment
+from .packing import PackedDelivery, pack_delivery, unpack_delivery
+from .queue_state import QueueState
+
+STATE_SECTION = FIRST_FOLD_SECTION
+STATE_VERSION = 1
+
+Bound = Callable[[int], int]
+"""Broker epoch -> one past the last offset of the message log that something said in it can be about."""
+
+
+class DeliveryFold:
+    """All queue groups of one partition, by their id; of each only its last generation."""
+
+    def __init__(self, bound: Bound) -> None:
+        self.states: dict[int, QueueState] = {}
+        self.generations: dict[int, int] = {}
+        self.clipped = 0
+        """Offsets that events spoke of and that were not there any more."""
+        self._bound = bound
+        self._epoch = 0
+        self._monotonic_us: Callable[[], int] = _in_recovery
+
+    def __repr__(self) -> str:
+        return f"<DeliveryFold {len(self.states)} groups>"
+
+    # -- the log's side --------------------------------------------------------------------------------------------
+
+    def section_ids(self) -> frozenset[int]:
+        """Return the section that `restore` knows."""
+        return frozenset({STATE_SECTION})
+
+    def apply_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        """Apply the events of a stored batch. Raises UnsupportedError for one that a later broker wrote."""
+        self._in_epoch(header.leader_epoch)
+        now = Moment(header.append_time_us, self._monotonic_us())
+        for value in decode_batch(batch).values:
+            event = decode_event(value or b"")
+            state = self._state(event.group, event.generation)
+            if state is not None:
+                state.apply(event, now)
+
+    def freeze(self) -> Callable[[], list[Section]]:
+        """Hold on to all states."""
+        packed = PackedDelivery(self._epoch, pack_delivery(self.states, self.generations))
+        return lambda: [Section(STATE_SECTION, STATE_VERSION, packed.encode())]
+
+    def restore(self, sections: Sequence[Section]) -> None:
+        """Replace all states by what `freeze` led to."""
+        for section in sections:
+            packed = PackedDelivery.decode(section.data)
+            self.states, self.generations = unpack_delivery(packed.groups)
+            self._in_epoch(packed.epoch)
+
+    def _in_epoch(self, epoch: int) -> None:
+        """What follows was said in an epoch; what was said in the ones before is bounded by their ends."""
+        if epoch != self._epoch:
+            self.clip_above(self._bound(self._epoch))
+            self._epoch = epoch
+
+    def _state(self, group: int, generation: int) -> QueueState | None:
+        """Return the state that events of this generation are about, begun where the log can begin at the latest."""
+        known = self.generations.get(group, 0)
+        if generation > known:
+            self.generations[group] = generation
+            self.states[group] = QueueState(0)
+        return self.states[group] if generation >= known else None
+
+    # -- the broker's side -----------------------------------------------------------------------------------------
+
+    def begin(self, group: int, generation: int, start: int) -> QueueState:
+        """Return the state of a group's present life, which began at `start` (meta has recorded it)."""
+        state = self._state(group, generation)
+        assert state is not None, f"generation {generation} of group {group} is over"
+        state.clip_below(start)
+        return state
+
+    def drop(self, group: int) -> None:
+        """Forget a group that was deleted."""
+        self.states.pop(group, None)
+        self.generations.pop(group, None)
+
+    def clip_above(self, end: int) -> None:
+        """Forget what is said of offsets from `end` on: the message log lost them."""
+        for state in self.states.values():
+            self.clipped += max(0, state.frontier - end)
+            state.clip_above(end)
+
+    def serve(self, now: Moment, monotonic_us: Callable[[], int], visibility_timeout_us: Callable[[int], int]) -> None:
+        """Go on live: recovery is over. `visibility_timeout_us` is asked for each group's."""
+        self.clip_above(self._bound(self._epoch))
+        self._monotonic_us = monotonic_us
+        for group, state in self.states.items():
+            state.resume(now, visibility_timeout_us(group))
+
+
+def _in_recovery() -> int:
+    """Deadlines of this run are set when recovery is over."""
+    return 0

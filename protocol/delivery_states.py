@@ -1,0 +1,24 @@
+"""What a message can be in a queue group, in the words of this field; a message is in exactly one of them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class DeliveryState(Enum):
+    """The state of one message in one queue group."""
+
+    AVAILABLE = "available"
+    LEASED = "leased"
+    """Acquired by a member whose lease runs."""
+    WAITING = "waiting"
+    """Released, and not before its time."""
+    ACKNOWLEDGED = "acknowledged"
+    REJECTED = "rejected"
+    """Given up: refused by a member, or at its last attempt."""
+    EXPIRED_BY_RETENTION = "expired-by-retention"
+    DAMAGED = "damaged"
+    SUSPECT = "suspect"
+    """Available, but alone: a member went down with it, or beside it."""
+    BEFORE_START = "before-start"
+    """Below where the group began."""
