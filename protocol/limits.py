@@ -61,6 +61,18 @@ MAX_WAIT_US = 60_000_000
 MAX_NAME_BYTES = 256
 """Client, producer and topic names on the wire."""
 
+MAX_ATTEMPTS = (1 << 16) - 1
+"""How often a message may be tried at most: what a record has room for."""
+
+MAX_BACKOFF_MS = (1 << 32) - 1
+"""The longest wait of a backoff, 49.7 days: what a record has room for."""
+
+MAX_BACKOFF_MULTIPLIER = 1_000
+"""More is no growth but a jump to the longest wait: a slip."""
+
+MAX_JITTER_PERCENT = 100
+"""A wait cannot be shortened by more than itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from .client.message_batch import MessageBatch
     from .client.priority import Priority
     from .client.receipt import Receipt, ReceiptBatch
+    from .client.retry import Backoff, Retry
     from .client.stopping import stop_on_signals
     from .client.topic import Topic, TopicPartition
 
@@ -101,6 +102,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncReplay",
+    "Backoff",
     "BatchTooLargeError",
     "BrokerClosingError",
     "BufferFullError",
@@ -144,6 +146,7 @@ __all__ = [
     "Receipt",
     "ReceiptBatch",
     "Replay",
+    "Retry",
     "SentRecord",
     "SequenceGapError",
     "SequenceReusedError",
@@ -177,6 +180,7 @@ _HOMES = {
     "AsyncConsumer": "client.aio.consumer",
     "AsyncProducer": "client.aio.producer",
     "AsyncReplay": "client.aio.replay",
+    "Backoff": "client.retry",
     "Client": "client.blocking.client",
     "Consumer": "client.blocking.consumer",
     "DeliveryReport": "client.delivery",
@@ -192,6 +196,7 @@ _HOMES = {
     "Receipt": "client.receipt",
     "ReceiptBatch": "client.receipt",
     "Replay": "client.blocking.replay",
+    "Retry": "client.retry",
     "Topic": "client.topic",
     "TopicPartition": "client.topic",
     "TypedMessage": "client.message",

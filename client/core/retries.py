@@ -1,0 +1,60 @@
+"""Retry policies in the form they are sent: sixteen bytes of a record, or the setting of a group."""
+
+from __future__ import annotations
+
+import struct
+from typing import cast
+
+from ...protocol.messages.groups import BackoffInfo
+from ..retry import Backoff, BackoffWord, Retry
+
+_FIELDS = struct.Struct("<HBBIII")
+"""As `protocol.columns.RETRY`: attempts, kind, jitter, multiplier, initial, max."""
+
+_CODES = {"exponential": 1, "linear": 2, "constant": 3}
+"""As `protocol.retries.BackoffCode`, which loads numpy; a test compares."""
+
+_NO_JITTER = 255
+
+
+def pack_retry(retry: Retry, name: str = "retry") -> bytes:
+    """Return what stands in a record's `retry` column. Raises TypeError."""
+    if not isinstance(retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name}: expected a tidelog.Retry, found {type(retry).__name__}")
+    attempts, backoff = retry.max_attempts or 0, retry.backoff
+    if backoff is None:
+        return _FIELDS.pack(attempts, 0, 0, 0, 0, 0)
+    info = backoff_info(backoff)
+    return _FIELDS.pack(
+        attempts,
+        _CODES[info.kind],
+        info.jitter_percent or _NO_JITTER,
+        info.multiplier_thousandths,
+        info.initial_us // 1_000,
+        info.max_us // 1_000,
+    )
+
+
+def backoff_info(backoff: Backoff, name: str = "backoff") -> BackoffInfo:
+    """Return a backoff as the setting of a group. Raises TypeError."""
+    if not isinstance(backoff, Backoff):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{name}: expected a tidelog.Backoff, found {type(backoff).__name__}")
+    initial, longest = cast("float", backoff.initial), cast("float", backoff.max)
+    return BackoffInfo(
+        backoff.kind,
+        round(initial * 1_000) * 1_000,
+        round(longest * 1_000) * 1_000,
+        round(backoff.multiplier * 1_000),
+        round(backoff.jitter * 100),
+    )
+
+
+def backoff_of(info: BackoffInfo) -> Backoff:
+    """Return the backoff that a group has."""
+    return Backoff(
+        cast("BackoffWord", info.kind),
+        initial=info.initial_us / 1_000_000,
+        max=info.max_us / 1_000_000,
+        multiplier=info.multiplier_thousandths / 1_000,
+        jitter=info.jitter_percent / 100,
+    )
