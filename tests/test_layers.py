@@ -80,6 +80,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "protocol": ("tidelog.protocol",),
     "native": ("tidelog.native",),
     "broker/storage": ("tidelog.broker.storage", "tidelog.protocol", "tidelog.native", "tidelog.broker.errors"),
+    "broker/delivery": (
+        "tidelog.broker.delivery",
+        "tidelog.broker.errors",
+        "tidelog.broker.storage.fold",
+        "tidelog.native",
+        "tidelog.protocol",
+    ),
     "client": ("tidelog.client", "tidelog.protocol", "tidelog.native.column"),
     "spark": (
         "tidelog.spark",
