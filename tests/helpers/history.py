@@ -113,7 +113,7 @@ class Recorder:
         self._fd = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o644)
         self._sync = sync
 
-    def add(self, event: AnyEvent) -> None:
+    def add(self, event: Event) -> None:
         """Stamp the event with the machine's clock and make it durable."""
         stamped = msgspec.structs.replace(event, at_ns=time.monotonic_ns())
         os.write(self._fd, msgspec.json.encode(stamped) + b"\n")
