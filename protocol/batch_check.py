@@ -17,6 +17,7 @@ from .limits import (
     MAX_HEADERS_PER_MESSAGE,
     MAX_MESSAGE_BYTES,
 )
+from .retries import check_retries
 
 RESERVED_HEADER_PREFIX = "tidelog."
 """Header names that begin so are the broker's own: exactly these letters, look-alikes are data."""
@@ -30,9 +31,7 @@ BROKER_ONLY = (
 )
 """What only a broker writes."""
 
-NOT_YET = (
-    Attributes.DELIVER_AT | Attributes.SCHEDULE_NAME | Attributes.RETRY | Attributes.TRANSACTIONAL | Attributes.STAGED
-)
+NOT_YET = Attributes.DELIVER_AT | Attributes.SCHEDULE_NAME | Attributes.TRANSACTIONAL | Attributes.STAGED
 """What the format has a place for and this version does not act on."""
 
 _OFFSETS_OF_ONE = struct.Struct("<ii")
@@ -123,6 +122,8 @@ def _check_messages(batch: RecordBatch, max_message_bytes: int) -> None:
                 max_message_bytes=max_message_bytes,
                 found=largest,
             )
+    if batch.routing.retries is not None:
+        check_retries(batch.routing.retries)
     if batch.headers is not None:
         _check_header_names(batch.headers.names)
         _check_at_most("headers in a message", batch.headers.record_offsets, MAX_HEADERS_PER_MESSAGE)

@@ -49,23 +49,26 @@ def check_retries(column: Retries) -> None:
     """Raise InvalidBatchError that names field and record, for a column that no group could act on."""
     kinds, jitters = column["backoff_kind"], column["jitter_percent"]
     multipliers, initials, longest = column["multiplier_thousandths"], column["initial_ms"], column["max_ms"]
-    _refuse(kinds > max(BackoffCode), "backoff kind", f"0 to {max(BackoffCode)}", kinds)
+    _refuse(kinds > max(BackoffCode), "a backoff kind", f"of 0 to {max(BackoffCode)}", kinds)
     _refuse(
-        (jitters > MAX_JITTER_PERCENT) & (jitters != NO_JITTER), "jitter", f"0 to {MAX_JITTER_PERCENT} percent", jitters
+        (jitters > MAX_JITTER_PERCENT) & (jitters != NO_JITTER),
+        "a jitter",
+        f"of 0 to {MAX_JITTER_PERCENT} percent",
+        jitters,
     )
     outside = (multipliers < _LEAST_MULTIPLIER) | (multipliers > _LARGEST_MULTIPLIER)
     _refuse(
         outside & (multipliers != 0),
-        "multiplier",
-        f"{_LEAST_MULTIPLIER} to {_LARGEST_MULTIPLIER} thousandths",
+        "a multiplier",
+        f"of {_LEAST_MULTIPLIER} to {_LARGEST_MULTIPLIER} thousandths",
         multipliers,
     )
-    _refuse((longest != 0) & (initials > longest), "initial wait", "at most the longest", initials)
+    _refuse((longest != 0) & (initials > longest), "an initial wait", "of at most the longest", initials)
     given = (jitters != 0) | (multipliers != 0) | (initials != 0) | (longest != 0)
-    _refuse((kinds == 0) & given, "backoff kind", "one, as other fields of a backoff are given", kinds)
+    _refuse((kinds == 0) & given, "a backoff kind", "beside other fields of a backoff", kinds)
 
 
 def _refuse(wrong: npt.NDArray[np.bool_], field: str, expected: str, found: npt.NDArray[np.generic]) -> None:
     if bool(wrong.any()):
         row = int(np.argmax(wrong))
-        raise InvalidBatchError(f"retry of record {row}: expected a {field} of {expected}, found {found[row]}")
+        raise InvalidBatchError(f"retry of record {row}: expected {field} {expected}, found {found[row]}")

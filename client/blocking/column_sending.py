@@ -22,7 +22,7 @@ from ..core.given import Arrow
 from ..core.producing import ProducerOptions
 from ..core.record import DedupId
 from ..headers import HeadersInput
-from . import runtime
+from ..retry import Retry
 from .background import Background
 from .sender import with_details
 
@@ -50,6 +50,7 @@ class ColumnSending(ABC, Generic[Taken]):
         headers: Iterable[HeadersInput | None] | Arrow | None = None,
         priority: int | Sequence[int] | Arrow = 4,
         partition: int | Sequence[int] | Arrow | None = None,
+        retry: Retry | Sequence[Retry | None] | None = None,
         timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow | None = None,
         dedup_ids: Iterable[DedupId | None] | Arrow | None = None,
     ) -> None:
@@ -70,6 +71,7 @@ class ColumnSending(ABC, Generic[Taken]):
             headers=headers,
             priority=priority,
             partition=partition,
+            retry=retry,
             timestamps=timestamps,
             dedup_ids=dedup_ids,
         )

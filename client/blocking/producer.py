@@ -36,6 +36,7 @@ from ..core.times import Duration, seconds
 from ..delivery import DeliveryReport, ProducerStatistics
 from ..headers import HeadersInput
 from ..process import tell_after_fork
+from ..retry import Retry
 from . import runtime
 from .background import Background
 from .column_sending import ColumnSending, deadline_of
@@ -169,6 +170,7 @@ class Producer(ColumnSending[Taken]):
         partition: int | None = None,
         timestamp: datetime | None = None,
         dedup_id: DedupId | None = None,
+        retry: Retry | None = None,
         tag: object = None,
     ) -> None:
         """Take a message that is not plain, or not at once."""
@@ -187,6 +189,7 @@ class Producer(ColumnSending[Taken]):
             timestamp=timestamp,
             now_us=runtime.wall_us(),
             dedup_id=dedup_id,
+            retry=retry,
         )
         deadline = deadline_of(self._options.max_block)
         intake = dispatcher.open(topic, record.partition, record.size, deadline)
@@ -307,10 +310,10 @@ class Producer(ColumnSending[Taken]):
 
 def _extras(record: Record, dedup_id: DedupId | None) -> Extras | None:
     is_plain = record.priority == DEFAULT_PRIORITY and record.partition is None and not record.has_own_time
-    if is_plain and not record.pairs and record.dedup_id is None:
+    if is_plain and not record.pairs and record.dedup_id is None and record.retry is None:
         return None
     time_us = record.timestamp_us if record.has_own_time else None
-    return Extras(record.pairs, record.priority, record.partition, time_us, record.dedup_id, dedup_id)
+    return Extras(record.pairs, record.priority, record.partition, time_us, record.dedup_id, dedup_id, record.retry)
 
 
 def _tell_rest(background: Background | None) -> None:

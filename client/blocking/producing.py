@@ -23,7 +23,7 @@ from ..delivery import DeliveryReport
 from ..headers import HeadersInput
 from ..message import AnyMessage, Message, TypedMessage
 from ..receipt import Receipt, ReceiptBatch
-from . import runtime
+from ..retry import Retry
 from .producer import Producer
 from .sessions import Sessions
 
@@ -82,6 +82,7 @@ class Producing(Generic[AnyMessage]):
         partition: int | None = None,
         timestamp: datetime | None = None,
         dedup_id: DedupId | None = None,
+        retry: Retry | None = None,
         codec: Encoder[T] | Default | None = DEFAULT,
         durability: DurabilityWord | None = None,
         timeout: Timeout = DEFAULT,
@@ -90,6 +91,9 @@ class Producing(Generic[AnyMessage]):
 
         With a `dedup_id` that its partition has seen within the topic's `dedup_window`, nothing is stored, and the
         receipt is that of the first message, with `duplicate=True`. Without a key the id chooses the partition.
+
+        A `retry` says how often, and after which waits, queue groups try this message, where it says so before what the
+        group has.
 
         With a codec the value is what that encodes; what it raises is raised here, and nothing is sent.
 
@@ -109,6 +113,7 @@ class Producing(Generic[AnyMessage]):
             timestamp=timestamp,
             now_us=runtime.wall_us(),
             dedup_id=dedup_id,
+            retry=retry,
         )
         promised = check_durability(durability)
         return self._sessions.sender().one(topic, record, promised, self.deadline(timeout))
@@ -150,6 +155,7 @@ class Producing(Generic[AnyMessage]):
         partition: int | Sequence[int] | Arrow | None = None,
         timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow | None = None,
         dedup_ids: Iterable[DedupId | None] | Arrow | None = None,
+        retry: Retry | Sequence[Retry | None] | None = None,
         codec: Encoder[T] | Default | None = DEFAULT,
         durability: DurabilityWord | None = None,
         timeout: Timeout = DEFAULT,
@@ -159,6 +165,8 @@ class Producing(Generic[AnyMessage]):
         A column may be an Arrow array of any library (pyarrow, polars, pandas): it is sent from the memory it lies in,
         without an object for each entry, as `values` and `keys` of a batch that was read are. What is null in one of
         partitions or priorities was not asked for.
+
+        `retry` is one for all messages, or one (or None) for each.
 
         When a codec refuses one of the values, nothing is sent; a note on the error has its row.
 
@@ -174,6 +182,7 @@ class Producing(Generic[AnyMessage]):
             partition=partition,
             timestamps=timestamps,
             dedup_ids=dedup_ids,
+            retry=retry,
         )
         return self._sessions.sender().many(topic, columns, check_durability(durability), self.deadline(timeout))
 

@@ -14,11 +14,13 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol.columns import DEDUP_ID
+from ...protocol.columns import DEDUP_ID, RETRY
 from ...protocol.dedup_id import NO_DEDUP_ID
+from ...protocol.retries import NO_RETRY
 from ..headers import HeadersInput
+from ..retry import Retry
 from .arguments import checked_column, checked_rows, listed
-from .cutting import DedupIds, HeaderLists, Table, cut
+from .cutting import DedupIds, HeaderLists, Retries, Table, cut
 from .data import Data
 from .entries import Int64s, in_place, to_entries, to_keys
 from .given import Arrow, arrow, is_arrow, to_header_columns, to_partitions, to_priorities
@@ -31,6 +33,7 @@ from .record import (
     to_pairs,
     to_times_us,
 )
+from .retries import pack_retry
 
 Rows = slice | Int64s
 """Which rows of a call: a range, or their numbers."""
@@ -61,13 +64,15 @@ class Columns:
         partition: int | Sequence[int] | Arrow | None = None,
         timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow | None = None,
         dedup_ids: Iterable[DedupId | None] | Arrow | None = None,
+        retry: Retry | Sequence[Retry | None] | None = None,
     ) -> None:
         value_list, value_sizes = to_entries(values, "values")
         key_list, key_sizes = (None, None) if keys is None else to_keys(keys, "keys")
         header_list = None if headers is None else _to_headers(headers)
         times_us = None if timestamps is None else _to_times_us(timestamps)
         ids = None if dedup_ids is None else to_dedup_id_column(dedup_ids)
-        self.table = Table(value_list, key_list, header_list, times_us, ids, value_sizes, key_sizes)
+        retries = to_retry_column(retry, len(value_list))
+        self.table = Table(value_list, key_list, header_list, times_us, ids, value_sizes, key_sizes, retries)
         self.largest = _largest(value_sizes) + (0 if key_sizes is None else _largest(key_sizes))
         """No message is larger, its headers aside."""
         self.priorities = to_priorities(priority)
@@ -91,6 +96,7 @@ class Columns:
             "headers": self.table.headers,
             "timestamps": self.table.timestamps_us,
             "dedup_ids": self.table.dedup_ids,
+            "retry": self.table.retries,
             "priority": None if isinstance(self.priorities, int) else self.priorities,
             "partition": None if isinstance(self.partitions, int) else self.partitions,
         }
@@ -188,6 +194,24 @@ def to_dedup_id_column(given: Iterable[DedupId | None] | Arrow) -> DedupIds:
     column = cast("Iterable[DedupId | None]", rest if flat is None else flat)
     hashed = checked_rows("dedup_ids", _id_or_none, listed("dedup_ids", column, "ids"))
     return np.frombuffer(b"".join(hashed), dtype=DEDUP_ID)
+
+
+def to_retry_column(given: Retry | Sequence[Retry | None] | None, rows: int) -> Retries | None:
+    """Return retry policies as they stand in a batch: one for all rows, or of each. Raises TypeError that names the
+    row."""
+    if given is None:
+        return None
+    if isinstance(given, Retry):
+        return np.frombuffer(pack_retry(given) * rows, dtype=RETRY)
+    packed: dict[Retry | None, bytes] = {None: NO_RETRY}  # few policies are given for many rows
+
+    def pack(retry: Retry | None, name: str = "retry") -> bytes:
+        if not isinstance(retry, Retry | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return pack_retry(retry, name)  # which raises
+        found = packed.get(retry)
+        return packed.setdefault(retry, pack_retry(cast("Retry", retry), name)) if found is None else found
+
+    return np.frombuffer(b"".join(checked_rows("retry", pack, listed("retry", given, "policies"))), dtype=RETRY)
 
 
 def _id_or_none(dedup_id: DedupId | None, name: str = "dedup_ids") -> bytes:

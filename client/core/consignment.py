@@ -98,7 +98,7 @@ class Consignment(Parcel):
         super().__init__(partition, priority, owner.durability, began_us, deadline)
         self.values, self.keys, self.headers = table.values, table.keys, table.headers
         self.timestamps_us, self.dedup_ids = table.timestamps_us, table.dedup_ids
-        self.value_sizes, self.key_sizes = table.value_sizes, table.key_sizes
+        self.value_sizes, self.key_sizes, self.retries = table.value_sizes, table.key_sizes, table.retries
         self.size, self.codec = size, owner.codec
         self.owner, self.topic, self.messages = owner, topic, messages
         self.number = 0

@@ -9,8 +9,7 @@ from typing import NamedTuple, Protocol, Self, cast
 import numpy as np
 
 from ...protocol.batch import DEFAULT_PRIORITY
-from ...protocol.columns import DEDUP_ID, BinaryColumn
-from ...protocol.dedup_id import NO_DEDUP_ID
+from ...protocol.columns import BinaryColumn
 from ..headers import Pair
 from .columns import Columns
 from .cutting import DedupIds, Table
@@ -19,6 +18,7 @@ from .entries import Int64s, entries_at, flat_column, picked
 from .grouping import Chosen, spread
 from .partitioner import NO_PARTITION, StickyPartitioner
 from .record import record_bytes
+from .routing import dedup_id_column, retry_column
 from .times import from_us
 
 
@@ -85,6 +85,8 @@ class Extras(NamedTuple):
     dedup_id: bytes | None
     """Hashed."""
     given_id: str | bytes | None
+    retry: bytes | None = None
+    """Packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ class Messages:
             pairs if any(pairs) else None,
             _times_us(extras, began_us),
             _dedup_ids(extras),
+            retries=retry_column([None if each is None else each.retry for each in extras]),
         )
 
     def sizes(self) -> list[int]:
@@ -279,5 +282,4 @@ def _times_us(extras: list[Extras | None], began_us: int) -> Int64s | None:
 
 
 def _dedup_ids(extras: list[Extras | None]) -> DedupIds | None:
-    ids = [NO_DEDUP_ID if each is None else each.dedup_id or NO_DEDUP_ID for each in extras]
-    return np.frombuffer(b"".join(ids), dtype=DEDUP_ID) if ids.count(NO_DEDUP_ID) < len(ids) else None
+    return dedup_id_column([None if each is None else each.dedup_id for each in extras])

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol.columns import DEDUP_ID, BinaryColumn, HeaderColumns
+from ...protocol.columns import DEDUP_ID, RETRY, BinaryColumn, HeaderColumns
 from ...protocol.limits import KIB, MAX_DEDUP_IDS_PER_REQUEST, MAX_RECORDS_PER_BATCH
 from ..headers import Pair
 from .entries import Entries, Int64s, entries_at, flat_bytes, header_sizes, headers_at, picked
@@ -29,6 +29,7 @@ RECORD_OVERHEAD_BYTES = 8
 """What the offsets of one record's key and value take in a batch."""
 
 DedupIds = npt.NDArray[np.void]
+Retries = npt.NDArray[np.void]
 HeaderLists = list[list[Pair]] | HeaderColumns
 
 
@@ -45,6 +46,8 @@ class Table:
     value_sizes: Int64s | None = None
     """In bytes, where that is known already."""
     key_sizes: Int64s | None = None
+    retries: Retries | None = None
+    """As they stand in a batch: zeros mean none."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -64,6 +67,7 @@ class Table:
             None if self.dedup_ids is None else self.dedup_ids[start:stop],
             None if self.value_sizes is None else self.value_sizes[start:stop],
             None if self.key_sizes is None else self.key_sizes[start:stop],
+            None if self.retries is None else self.retries[start:stop],
         )
 
     def take(self, rows: Int64s) -> Table:
@@ -76,6 +80,7 @@ class Table:
             None if self.dedup_ids is None else self.dedup_ids[rows],
             None if self.value_sizes is None else self.value_sizes[rows],
             None if self.key_sizes is None else self.key_sizes[rows],
+            None if self.retries is None else self.retries[rows],
         )
 
     def size(self) -> int:
@@ -87,6 +92,8 @@ class Table:
             size += int(_header_sizes(self.headers).sum())
         if self.dedup_ids is not None:
             size += len(self) * DEDUP_ID.itemsize
+        if self.retries is not None:
+            size += len(self) * RETRY.itemsize
         return size
 
     def check_sizes(self, limit: int) -> None:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..delivery import DeliveryReport
 from ..headers import HeadersInput
+from ..retry import Retry
 from .bounds import Bound
 from .data import Data
 from .given import Arrow
@@ -42,6 +43,7 @@ class RecordOptions(TypedDict, total=False):
     partition: int | None
     timestamp: datetime | None
     dedup_id: DedupId | None
+    retry: Retry | None
     durability: DurabilityWord | None
     timeout: Timeout
 
@@ -55,6 +57,7 @@ class ColumnOptions(TypedDict, total=False):
     partition: int | Sequence[int] | Arrow | None
     timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow | None
     dedup_ids: Iterable[DedupId | None] | Arrow | None
+    retry: Retry | Sequence[Retry | None] | None
     durability: DurabilityWord | None
     timeout: Timeout
 
@@ -68,6 +71,7 @@ class MessageOptions(TypedDict, total=False):
     partition: int | None
     timestamp: datetime | None
     dedup_id: DedupId | None
+    retry: Retry | None
     tag: object
 
 

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.batch import Codec, RoutingColumns, encode_batch
-from ...protocol.columns import DEDUP_ID, HeaderColumns
-from ...protocol.dedup_id import NO_DEDUP_ID
+from ...protocol.columns import HeaderColumns
 from ...protocol.errors import Detail, TidelogError
 from ...protocol.messages import BatchResult
 from ..headers import Pair
@@ -23,6 +22,7 @@ from .columns import Chunk
 from .cutting import RECORD_OVERHEAD_BYTES, TARGET_BYTES
 from .entries import Entries, to_encode
 from .record import Record
+from .routing import dedup_id_column, retry_column
 from .waiter import Waiter
 
 SEQUENCE_MASK = 0xFFFF_FFFF
@@ -85,6 +85,7 @@ class Parcel:
         "parts",
         "priority",
         "refusal",
+        "retries",
         "sends",
         "sequence",
         "size",
@@ -108,6 +109,7 @@ class Parcel:
         self.headers: Sequence[Sequence[Pair]] | HeaderColumns | None = None
         self.timestamps_us: Sequence[int] | npt.NDArray[np.int64] | None = None
         self.dedup_ids: npt.NDArray[np.void] | None = None
+        self.retries: npt.NDArray[np.void] | None = None
         self.codec = Codec.NONE
         self.deliveries: list[Delivery] = []
         self.group: Group | None = None
@@ -146,7 +148,11 @@ class Parcel:
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             base_sequence=sequence & SEQUENCE_MASK,
-            routing=None if self.dedup_ids is None else RoutingColumns(dedup_ids=self.dedup_ids),
+            routing=(
+                None
+                if self.dedup_ids is None and self.retries is None
+                else RoutingColumns(dedup_ids=self.dedup_ids, retries=self.retries)
+            ),
             value_sizes=self.value_sizes,
             key_sizes=self.key_sizes,
         )
@@ -201,7 +207,7 @@ class JoinedParcel(Parcel):
     def join(self, record: Record, deadline: float) -> Delivery:
         """Add a record and return what its caller waits for."""
         delivery = Delivery(self, record)
-        self.size += record.size + RECORD_OVERHEAD_BYTES + len(record.dedup_id or b"")
+        self.size += record.size + RECORD_OVERHEAD_BYTES + len(record.dedup_id or b"") + len(record.retry or b"")
         self.deadline = max(self.deadline, deadline)
         self.deliveries.append(delivery)
         return delivery
@@ -249,7 +255,8 @@ class JoinedParcel(Parcel):
         headers = [record.pairs for record in records]
         self.headers = headers if any(headers) else None
         self.timestamps_us = [record.timestamp_us for record in records] if self.has_own_times else None
-        self.dedup_ids = _dedup_ids(records)
+        self.dedup_ids = dedup_id_column([record.dedup_id for record in records])
+        self.retries = retry_column([record.retry for record in records])
         return super().encode(identity, sequence)
 
 
@@ -265,11 +272,6 @@ def parcel_of(chunk: Chunk, durability: int, timestamp_us: int, deadline: float,
     table = chunk.table
     parcel.values, parcel.keys, parcel.headers = table.values, table.keys, table.headers
     parcel.timestamps_us, parcel.dedup_ids, parcel.group = table.timestamps_us, table.dedup_ids, group
-    parcel.value_sizes, parcel.key_sizes = table.value_sizes, table.key_sizes
+    parcel.value_sizes, parcel.key_sizes, parcel.retries = table.value_sizes, table.key_sizes, table.retries
     parcel.deliveries.append(Delivery(parcel))
     return parcel
-
-
-def _dedup_ids(records: Sequence[Record]) -> npt.NDArray[np.void] | None:
-    ids = [record.dedup_id or NO_DEDUP_ID for record in records]
-    return np.frombuffer(b"".join(ids), dtype=DEDUP_ID) if ids.count(NO_DEDUP_ID) < len(ids) else None

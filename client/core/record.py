@@ -16,8 +16,10 @@ from ...protocol.durability import Durability
 from ...protocol.errors import InvalidRequestError, MessageTooLargeError, UnknownPartitionError
 from ...protocol.limits import MAX_HEADER_NAME_BYTES, MAX_HEADERS_PER_MESSAGE
 from ..headers import Headers, HeadersInput, Pair, pairs_of
+from ..retry import Retry
 from .arguments import check_word, checked_rows, encoded, listed, whole_number
 from .data import Data, to_bytes
+from .retries import pack_retry
 from .times import to_us
 from .words import DurabilityWord
 
@@ -45,6 +47,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """As `max_message_bytes` counts it."""
     dedup_id: bytes | None = None
     """Hashed: 16 bytes."""
+    retry: bytes | None = None
+    """Packed: 16 bytes."""
 
 
 def make_record(
@@ -57,6 +61,7 @@ def make_record(
     timestamp: datetime | None,
     now_us: int,
     dedup_id: DedupId | None = None,
+    retry: Retry | None = None,
 ) -> Record:
     """Check one message. Raises TypeError, ValueError or InvalidRequestError that says what was expected."""
     data, key_data, pairs = to_bytes(value, "value"), to_bytes(key, "key"), to_pairs(headers)
@@ -70,6 +75,7 @@ def make_record(
         timestamp is not None,
         record_bytes(data, key_data, pairs),
         None if dedup_id is None else to_dedup_id(dedup_id),
+        None if retry is None else pack_retry(retry),
     )
 
 

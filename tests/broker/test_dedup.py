@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.helpers.broker_core import SECOND, Core, batch, errors_of, id_column, start
 from tests.helpers.deduping import MINUTE, WINDOW, one, shown
 from tests.helpers.payloads import payload
 
 from tidelog.protocol.batch import Attributes, Codec, RoutingColumns, decode_batch, encode_batch, verify
+from tidelog.protocol.columns import RETRY
 from tidelog.protocol.dedup_id import hash_dedup_id
 from tidelog.protocol.errors import (
     InvalidBatchError,
@@ -167,7 +169,10 @@ def test_a_batch_without_its_duplicates_keeps_everything_else(codec: Codec) -> N
         producer_id=producer,
         producer_epoch=0,
         base_sequence=0,
-        routing=RoutingColumns(dedup_ids=id_column([b"b", b"a", None, b"c"])),
+        routing=RoutingColumns(
+            dedup_ids=id_column([b"b", b"a", None, b"c"]),
+            retries=np.array([(at, 3, 255, 1_000, 5, 9) for at in (1, 2, 3, 4)], dtype=RETRY),
+        ),
     )
     assert one(core, partition, memoryview(sent)) == (1, 3, [(1, 0)])
     stored = core.read_batches(partition)[-1]
@@ -180,6 +185,8 @@ def test_a_batch_without_its_duplicates_keeps_everything_else(codec: Codec) -> N
     assert found.headers.to_list() == [[("h", None)], [("h", b"1"), ("h", b"2")], []]
     assert found.timestamps_us.tolist() == [7, 9, 8]
     assert found.offsets.tolist() == [1, 2, 3]
+    assert found.routing.retries is not None
+    assert found.routing.retries.tolist() == [(at, 3, 255, 1_000, 5, 9) for at in (1, 3, 4)]
     assert (found.header.priority, found.header.codec) == (9, codec)
     assert (found.header.producer_id, found.header.producer_epoch, found.header.base_sequence) == (producer, 0, 0)
     assert found.header.attributes & Attributes.REENCODED

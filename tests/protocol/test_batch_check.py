@@ -261,7 +261,6 @@ def test_control_batches_are_refused():
     [
         (RoutingColumns(deliver_at_us=np.array([1])), 0, "deliver_at"),
         (RoutingColumns(schedule_names=[b"n"]), 0, "schedule_name"),
-        (RoutingColumns(retries=np.zeros(1, dtype=RETRY)), 0, "retry"),
         (None, Attributes.STAGED, "staged"),
         (None, Attributes.TRANSACTIONAL, "transactional"),
     ],
@@ -271,6 +270,47 @@ def test_what_no_version_acts_on_yet_is_unsupported(routing: RoutingColumns | No
     data = batch.encode_batch([b""], timestamp_us=0, routing=routing, flags=flags)
     with pytest.raises(UnsupportedError, match=f"does not act on {name} yet"):
         batch.check_from_producer(data)
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_retry_policies_within_their_limits_are_taken(codec: Codec):
+    """None at all, attempts alone, each kind, no jitter, and everything at its limit; compressed or not."""
+    policies = [
+        (0, 0, 0, 0, 0, 0),
+        (65_535, 0, 0, 0, 0, 0),
+        (0, 1, 100, 1_000, 1, 1),
+        (3, 2, 255, 1_000_000, 2**32 - 1, 2**32 - 1),
+        (1, 3, 0, 0, 0, 0),
+    ]
+    routing = RoutingColumns(retries=np.array(policies, dtype=RETRY))
+    data = batch.encode_batch([b"a" * 400] * 5, timestamp_us=0, routing=routing, codec=codec)
+    assert batch.check_from_producer(data).codec == codec
+    retries = batch.decode_batch(data).routing.retries
+    assert retries is not None
+    assert retries.tolist() == policies
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ((1, 4, 0, 0, 0, 0), "a backoff kind of 0 to 3, found 4"),
+        ((1, 1, 101, 0, 0, 0), "a jitter of 0 to 100 percent, found 101"),
+        ((1, 1, 254, 0, 0, 0), "a jitter of 0 to 100 percent, found 254"),
+        ((1, 1, 0, 999, 0, 0), "a multiplier of 1000 to 1000000 thousandths, found 999"),
+        ((1, 1, 0, 1_000_001, 0, 0), "a multiplier of 1000 to 1000000 thousandths, found 1000001"),
+        ((1, 1, 0, 0, 5, 4), "an initial wait of at most the longest, found 5"),
+        ((1, 0, 0, 0, 5, 0), "a backoff kind beside other fields of a backoff, found 0"),
+        ((1, 0, 255, 0, 0, 0), "a backoff kind beside other fields of a backoff, found 0"),
+    ],
+)
+def test_retry_policies_outside_their_limits_are_refused(policy: tuple[int, ...], message: str, codec: Codec):
+    """The error names the record and the field; one bad policy refuses its batch."""
+    routing = RoutingColumns(retries=np.array([(0,) * 6, policy, (0,) * 6], dtype=RETRY))
+    data = batch.encode_batch([b"a" * 400] * 3, timestamp_us=0, routing=routing, codec=codec)
+    with pytest.raises(InvalidBatchError) as refusal:
+        batch.check_from_producer(data)
+    assert str(refusal.value).endswith(f"retry of record 1: expected {message}")
 
 
 def test_limits_are_told_in_the_error():

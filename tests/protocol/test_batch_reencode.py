@@ -9,6 +9,7 @@ from tests.helpers.batches import Record
 
 from tidelog.protocol import batch
 from tidelog.protocol.batch import Attributes, BatchHeader, Codec, RoutingColumns
+from tidelog.protocol.columns import RETRY
 from tidelog.protocol.errors import InvalidBatchError
 from tidelog.protocol.limits import MAX_BATCH_PAYLOAD_BYTES
 
@@ -41,7 +42,10 @@ def test_the_records_that_are_kept_are_as_they_were(records: list[tuple], codec:
         producer_id=5,
         producer_epoch=6,
         base_sequence=7,
-        routing=RoutingColumns(dedup_ids=np.frombuffer(b"".join(ids), dtype="V16")),
+        routing=RoutingColumns(
+            dedup_ids=np.frombuffer(b"".join(ids), dtype="V16"),
+            retries=np.array([(row + 1, 3, 20, 2_000, 5, row + 5) for row in range(len(records))], dtype=RETRY),
+        ),
     )
     kept = np.array([record[5] for record in records])
     made = batch.reencode(sent, kept, max_payload_bytes=MAX_BATCH_PAYLOAD_BYTES)
@@ -57,6 +61,9 @@ def test_the_records_that_are_kept_are_as_they_were(records: list[tuple], codec:
     assert batches.decoded(made) == [Record(value, key, pairs, time) for value, key, pairs, time, _, _ in expected]
     assert found.routing.dedup_ids is not None
     assert found.routing.dedup_ids.tolist() == [record[4] for record in expected]
+    assert found.routing.retries is not None
+    assert found.routing.retries["max_attempts"].tolist() == (np.flatnonzero(kept) + 1).tolist()
+    assert found.routing.retries["max_ms"].tolist() == (np.flatnonzero(kept) + 5).tolist()
 
 
 def test_compression_is_kept():
