@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .batch_check import RESERVED_HEADER_PREFIX, check_from_producer
-from .batch_decode import RecordBatch, check_frame, decode_batch
+from .batch_decode import RecordBatch, check_frame, decode_batch, decode_routing
 from .batch_encode import DEFAULT_PRIORITY, encode_batch
 from .batch_header import (
     HEADER_BYTES,
@@ -27,7 +27,7 @@ from .batch_header import (
     verify_leader,
     verify_local,
 )
-from .batch_reencode import reencode
+from .batch_reencode import cut_out, reencode
 from .columns import BinaryColumn, HeaderColumns, RoutingColumns
 
 __all__ = [
@@ -44,7 +44,9 @@ __all__ = [
     "RecordBatch",
     "RoutingColumns",
     "check_from_producer",
+    "cut_out",
     "decode_batch",
+    "decode_routing",
     "encode_batch",
     "iterate_headers",
     "reencode",

@@ -88,6 +88,12 @@ def decode_batch(
     return decode_columns(header, data[: header.batch_length], max_payload_bytes)
 
 
+def decode_routing(view: bytes | bytearray | memoryview) -> RoutingColumns:
+    """Decode the routing columns alone of the batch that begins `view`, which need not hold what lies behind them."""
+    data = memoryview(view)
+    return _decode_routing(BatchHeader.read(data), ColumnCursor(data, HEADER_BYTES))
+
+
 def check_frame(header: BatchHeader, available: int, position: int) -> None:
     """Refuse a header that cannot be the start of a whole batch within the `available` bytes."""
     if header.magic != MAGIC:

@@ -123,6 +123,24 @@ def find_run(segment: Segment, first: Found, max_bytes: int, upto: int, end_hint
     return Run(segment, segment.opened, position, end_position, first.base_offset, end)
 
 
+def list_batches(
+    segment: Segment, first: Found, *, max_bytes: int, end: int, upto: int, limit: int
+) -> tuple[Entries, Int64s]:
+    """Return the batches from `first` on that begin below `end` and end at or below `upto`, each with its end offset.
+
+    At most `limit` of them, and no more than fit into `max_bytes`; the first comes back whatever its size.
+    """
+    data = segment.bytes()
+    stop = min(max(first.position + max_bytes, first.end_position), segment.end_position)
+    stop = segment.next_gap_position(first.position, stop)
+    entries = walk_headers(data.view, position=first.position, end=stop, seed=data.seed, limit=limit).entries
+    ends = end_offsets(entries)
+    if not len(entries) or (entries["base_offset"][1:] != ends[:-1]).any():
+        raise UnreadableError
+    count = int(((entries["base_offset"] < end) & (ends <= upto)).sum())
+    return entries[:count], ends[:count]
+
+
 def _skip_ahead(segment: Segment, position: int, offset: int, limit: int, upto: int) -> tuple[int, int]:
     """Return the last batch boundary that the index knows within both bounds."""
     index = _index_of(segment)

@@ -4,7 +4,7 @@ from ..errors import TruncatedError
 from .damage import DamagedRange
 from .loading import LoadTask
 from .log_state import LogState
-from .reader import LogRead, Reader
+from .reader import BatchList, LogRead, Reader
 from .time_search import Question, TimeSearch
 from .verify import VerifyTask
 from .warming import Warming
@@ -66,6 +66,14 @@ class ReadableLog:
         opened or indexed gets NotReadyError with the work for a thread, whose end `finish_load` is to be told of.
         """
         return self._reader.read(offset, max_bytes, self.end_offset if upto is None else upto, may_wait=may_wait)
+
+    def batches(
+        self, offset: int, end: int, *, max_bytes: int, upto: int, limit: int, may_wait: bool = True
+    ) -> BatchList:
+        """Return the headers of batches of one segment: from the one that holds `offset` to the last that begins below
+        `end`, none past `upto`, at most `limit`; the first whatever its size. Raises as `read` does.
+        """
+        return self._reader.batches(offset, end, max_bytes, upto, limit, may_wait=may_wait)
 
     def begin_warming(self, offset: int, *, max_bytes: int) -> Warming | None:
         """Return what a thread must read in so that a `read` does not wait for the disk, None when it would not.

@@ -13,9 +13,10 @@ from ...protocol.batch import HEADER_BYTES
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES
 from ..errors import OffsetOutOfRangeError
 from .damage import Damage, DamagedRange
+from .entries import Entries, Int64s
 from .files import File
 from .loading import NotReadyError
-from .lookup import Run, UnreadableError, find_batch, find_run
+from .lookup import Run, UnreadableError, find_batch, find_run, list_batches
 from .segment import Segment
 from .segments import Segments
 from .time_search import Question, Search
@@ -43,6 +44,15 @@ class LogRead:
     slices: list[FileSlice]
     next_offset: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchList:
+    """Whole batches back to back in one segment, by their headers; `ends` are the offsets after each."""
+
+    file: File
+    entries: Entries
+    ends: Int64s
 
 
 class Reader:
@@ -103,6 +113,28 @@ class Reader:
             if offset < run.segment.end_offset:
                 break  # what follows in this segment does not fit: looking it up again would say so
         return runs
+
+    def batches(self, offset: int, end: int, max_bytes: int, upto: int, limit: int, *, may_wait: bool) -> BatchList:
+        """Return batches of one segment from the one that holds `offset` to the last that begins below `end`."""
+        self._check_offset(offset)
+        if self._damage.find(offset) is not None:
+            raise self._damaged_at(offset).error(self._segments.title)
+        segment = self._segments.all[self._segments.place_of(offset)]
+
+        def find() -> BatchList:
+            bound = self._damage.next_start(offset, min(upto, self._end_offset))
+            first = find_batch(segment, offset, self._known_position(segment, offset))
+            entries, ends = list_batches(segment, first, max_bytes=max_bytes, end=end, upto=bound, limit=limit)
+            return BatchList(segment.opened, entries, ends)
+
+        try:
+            found = self._look_up(segment, find, offset, may_wait=may_wait)
+        except UnreadableError:
+            raise self._damaged_at(offset).error(self._segments.title) from None
+        if len(found.ends):
+            last = found.entries[-1]
+            self.note_boundary(segment, int(found.ends[-1]), int(last["position"]) + int(last["length"]))
+        return found
 
     def _run(self, offset: int, max_bytes: int, upto: int, may_wait: bool) -> Run | None:
         if self._damage.find(offset) is not None:

@@ -1,0 +1,68 @@
+"""An open delivery log with the states that it leads to.
+
+decide -> events -> append: one batch, one write, applied by the log's own fold -> as durable as asked -> answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...protocol.batch import BatchHeader, encode_batch
+from ...protocol.durability import Durability
+from ...protocol.limits import MIB
+from ..delivery.events import Event, encode_event
+from ..delivery.fold import DeliveryFold
+from ..group_commit import Done
+from ..services import Services
+from ..storage.log import Log
+from ..storage.settings import LogSettings
+from ..upkeep import URGENT_BYTES
+
+DELIVERY_FOLDER = "delivery"
+DELIVERY_KIND = 3
+
+SEGMENT_BYTES = 16 * MIB
+"""A batch of events fits: what one request says is bounded by its control's size, and recorded twice at most."""
+
+DAY_US = 86_400_000_000
+
+
+def delivery_log_id(topic_id: int, partition: int) -> int:
+    """Return the id of a partition's delivery log; never used again."""
+    return topic_id << 32 | partition << 2 | DELIVERY_KIND
+
+
+def delivery_settings(retention_us: int | None, max_unsynced_bytes: int) -> LogSettings:
+    """Return what delivery logs are opened with; `retention_us` is how long what became of messages can be told."""
+    return LogSettings(segment_bytes=SEGMENT_BYTES, retention_us=retention_us, max_unsynced_bytes=max_unsynced_bytes)
+
+
+class DeliveryLog:
+    """One open delivery log."""
+
+    def __init__(self, log: Log, fold: DeliveryFold, services: Services) -> None:
+        self.log = log
+        self.fold = fold
+        self._services = services
+        self._bytes_until_upkeep = URGENT_BYTES
+
+    def __repr__(self) -> str:
+        return f"<DeliveryLog {self.log!r} {self.fold!r}>"
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Record events and apply them. Whatever it raises (LogFencedError, DiskFullError, ...), nothing changed."""
+        services = self._services
+        now_us = services.time.now_us()
+        batch = encode_batch([encode_event(event) for event in events], timestamp_us=now_us)
+        self.log.append(batch, [BatchHeader.read(batch)], now_us=now_us)
+        services.commit.appended(self.log, services.time.monotonic_us())
+        self._bytes_until_upkeep -= len(batch)
+        if self._bytes_until_upkeep <= 0:
+            self._bytes_until_upkeep = URGENT_BYTES
+            services.upkeep.urge(self.log)
+        else:
+            services.upkeep.touch(self.log)
+
+    def wait(self, word: Durability, done: Done) -> None:
+        """Call `done` once all that was recorded is as durable as `word` says, with an error if it cannot be."""
+        self._services.commit.wait(self.log, self.log.end_offset, word, done)

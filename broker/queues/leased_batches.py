@@ -1,0 +1,163 @@
+"""Which stored batches go with a lease, and how much of each: whole ones as they lie, small parts to be cut out.
+
+A batch of which an eighth or more is leased goes whole, and its reader skips the rest: cutting costs more than the
+bytes. Of one that goes in part only the header is looked at here; `sparse_batch` makes the smaller one.
+
+What is chosen is cut where the bytes end: at `max_bytes`, at the end of a segment, or after so many separate places
+that finding more would hold the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol.batch import Attributes
+from ..delivery.acquiring import Choice
+from ..storage.files import File
+from ..storage.log import Log
+from ..storage.reader import FileSlice
+
+Int64s = npt.NDArray[np.int64]
+
+WHOLE_FROM = 8
+"""A batch goes whole when at least one in so many of its records is leased."""
+
+MAX_PLACES = 32
+"""Places of the log that are looked up for one lease, each some 20 us."""
+
+BATCHES_PER_PLACE = 1_024
+"""Headers that are looked at from one place on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedBatch:
+    """One stored batch of which records `start`..`end` (those leased lie within) are wanted; `is_whole`: sent as it
+    is."""
+
+    file: File
+    position: int
+    length: int
+    base_offset: int
+    end_offset: int
+    attributes: int
+    is_whole: bool
+
+    @property
+    def slice(self) -> FileSlice:
+        """Where its bytes are."""
+        return FileSlice(self.file, self.position, self.length)
+
+
+@dataclass(slots=True)
+class LeasedBatches:
+    """What can be leased with the bytes there are, and its batches in order of offsets."""
+
+    choice: Choice
+    batches: list[LeasedBatch] = field(default_factory=list[LeasedBatch])
+
+    @property
+    def with_retries(self) -> list[LeasedBatch]:
+        """Those of which some record has a retry policy of its own."""
+        return [batch for batch in self.batches if batch.attributes & Attributes.RETRY]
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether all go as they lie."""
+        return all(batch.is_whole for batch in self.batches)
+
+
+def find_batches(log: Log, choice: Choice, *, max_bytes: int, upto: int, may_wait: bool) -> LeasedBatches:
+    """Return the stored batches of what was chosen, and how much of the choice they cover: something at least.
+
+    Raises NotReadyError (with the work for a thread), CorruptError and OffsetOutOfRangeError about the first message
+    chosen.
+    """
+    wanted = _Wanted(choice.ranges)
+    found: list[LeasedBatch] = []
+    at: int | None = choice.ranges[0][0]
+    for _ in range(MAX_PLACES):
+        if at is None or (found and max_bytes <= 0):
+            break
+        try:
+            listed = log.batches(
+                at, wanted.end, max_bytes=max_bytes, upto=upto, limit=BATCHES_PER_PLACE, may_wait=may_wait
+            )
+        except Exception:
+            if found:
+                break  # what is there is enough for now; the next lease begins where this one ended
+            raise
+        if not len(listed.ends):
+            break
+        at = wanted.next_from(int(listed.ends[-1]))
+        max_bytes = _take(wanted, listed.file, listed.entries, listed.ends, max_bytes, found)
+    end = found[-1].end_offset if found else choice.ranges[0][0]
+    return LeasedBatches(choice.below(end), found)
+
+
+def _take(
+    wanted: _Wanted,
+    file: File,
+    entries: npt.NDArray[np.void],
+    ends: Int64s,
+    max_bytes: int,
+    found: list[LeasedBatch],
+) -> int:
+    """Add those of a list of batches that hold something wanted, as far as they fit; return the bytes left."""
+    bases = entries["base_offset"]
+    counts = wanted.below(ends) - wanted.below(bases)
+    for row in np.flatnonzero(counts).tolist():
+        records, count, length = int(ends[row] - bases[row]), int(counts[row]), int(entries["length"][row])
+        is_whole = count * WHOLE_FROM >= records
+        size = length if is_whole else length * count // records
+        if found and size > max_bytes:
+            return 0
+        max_bytes -= size
+        found.append(
+            LeasedBatch(
+                file,
+                int(entries["position"][row]),
+                length,
+                int(bases[row]),
+                int(ends[row]),
+                int(entries["attributes"][row]),
+                is_whole,
+            )
+        )
+    return max_bytes
+
+
+class _Wanted:
+    """Ranges of offsets, asked by arrays."""
+
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        bounds = np.asarray(ranges, np.int64).reshape(-1, 2)
+        self._starts, self._ends = bounds[:, 0], bounds[:, 1]
+        self._before = np.concatenate(([0], np.cumsum(self._ends - self._starts)))
+        self.end = int(self._ends[-1])
+
+    def below(self, offsets: Int64s) -> Int64s:
+        """Return how many wanted offsets lie below each of these."""
+        place = self._starts.searchsorted(offsets, "right")
+        over = np.maximum(self._ends[place - 1] - offsets, 0)
+        return self._before[place] - np.where(place > 0, over, 0)
+
+    def next_from(self, offset: int) -> int | None:
+        """Return the first wanted offset from one on."""
+        place = int(self._ends.searchsorted(offset, "right"))
+        return max(int(self._starts[place]), offset) if place < len(self._ends) else None
+
+
+def slices_of(batches: Sequence[LeasedBatch]) -> list[FileSlice]:
+    """Return the bytes of batches, neighbours as one slice."""
+    slices: list[FileSlice] = []
+    for batch in batches:
+        last = slices[-1] if slices else None
+        if last is not None and last.file is batch.file and last.position + last.length == batch.position:
+            slices[-1] = FileSlice(last.file, last.position, last.length + batch.length)
+        else:
+            slices.append(batch.slice)
+    return slices
