@@ -9,8 +9,9 @@ round trip exactly, null and empty apart:
      "value": "text" | null,         or "value_base64": "AAH/"
      "headers": [["source", "web"], ["trace", null], ["raw", {"base64": "//8="}]]}
 
-A time outside the years 1 to 9999 is written as `timestamp_us`, a whole number. Read, but never written, is also a
-`dedup_id` (or `dedup_id_base64`): it is spent when the message is stored, and its copy is another message.
+A time outside the years 1 to 9999 is written as `timestamp_us`, a whole number. Read, but never written, are also a
+`dedup_id` (or `dedup_id_base64`), which is spent when the message is stored, its copy being another message; and a
+`retry` (`retry_text` has its form), of which readers are told nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from typing import cast
 import msgspec
 
 from ..core.times import from_us
+from ..retry import Retry
 from .escaping import json_safe
+from .retry_text import read_retry
 from .times import format_time_us, parse_iso
 
 Pair = tuple[str, bytes | None]
@@ -38,7 +41,7 @@ _ABOUT_THE_STORED = frozenset({"id", "origin_id", "topic", "offset", "append_tim
 """Fields that say where a message was; a new message is somewhere else, so they are not read."""
 _READ = frozenset(
     {"key", "key_base64", "value", "value_base64", "headers", "priority", "timestamp", "timestamp_us", "partition"}
-    | {"dedup_id", "dedup_id_base64"}
+    | {"dedup_id", "dedup_id_base64", "retry"}
 )
 _KNOWN = _READ | _ABOUT_THE_STORED
 
@@ -54,6 +57,7 @@ class Record:
     timestamp: datetime | None = None
     partition: int | None = None
     dedup_id: bytes | None = None
+    retry: Retry | None = None
 
 
 def encode_object(fields: Mapping[str, object]) -> str:
@@ -153,6 +157,7 @@ def _record(fields: dict[str, object], defaults: Record) -> Record:
         timestamp=_read_time(fields),
         partition=_read_int(fields, "partition", 0, (1 << 30) - 1) if "partition" in fields else None,
         dedup_id=_read_dedup_id(fields, defaults.dedup_id),
+        retry=read_retry(fields["retry"]) if "retry" in fields else defaults.retry,
     )
 
 

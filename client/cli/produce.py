@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...protocol.errors import InvalidRequestError, UnknownTopicError
+from ..retry import Backoff, Retry
 from .command import Command, example
 from .errors import WrongUsage
 from .json_records import DEFAULT_PRIORITY, Pair, Record, encode_object, time_fields
@@ -20,6 +21,7 @@ from .output import StandardOutput, say
 from .progress import Advance, progress
 from .record_columns import Form, JsonLines, OneMessage, TextLines
 from .record_input import Input, open_inputs
+from .retry_text import FORM, parse_attempts, parse_backoff
 from .sending import Sender
 from .session import check_partition, connected
 
@@ -103,6 +105,25 @@ DedupId = Annotated[
         help="Store the one message once, however often this is repeated within the topic's dedup_window.",
     ),
 ]
+MaxAttempts = Annotated[
+    int | None,
+    typer.Option(
+        "--max-attempts",
+        parser=parse_attempts,
+        metavar="N",
+        help="How often a queue group may try each message in all [default: as the group says].",
+    ),
+]
+BackoffOption = Annotated[
+    Backoff | None,
+    typer.Option(
+        "--backoff",
+        parser=parse_backoff,
+        metavar=FORM,
+        help="How long each waits after a failed attempt: exponential:1s:10m, linear:5s, constant:30s"
+        " [default: as the group says].",
+    ),
+]
 Files = Annotated[
     list[str] | None,
     typer.Argument(
@@ -122,6 +143,8 @@ def produce(
     key_separator: Separator = None,
     partition: Partition = None,
     dedup_id: DedupId = None,
+    max_attempts: MaxAttempts = None,
+    backoff: BackoffOption = None,
     form: InputOption = InputForm.LINES,
     keep_partition: KeepPartition = False,
     receipts: Receipts = False,
@@ -133,7 +156,7 @@ def produce(
 
     A line is sent as soon as it is read, byte for byte without its newline. With --input json a line is an object as
     `tidelog consume --output json` prints it; flags stand in for the fields it leaves out, the fields that say where a
-    message was are passed over, and `dedup_id` may be added.
+    message was are passed over, and `dedup_id` and `retry` may be added.
 
     A summary goes to standard error. When a line is refused, everything before it is stored, nothing after it, and
     the error names the line. Flags, files and the partition are looked at before the first line is read. When whoever
@@ -147,6 +170,7 @@ def produce(
         priority=DEFAULT_PRIORITY if priority is None else priority,
         partition=partition,
         dedup_id=None if dedup_id is None else os.fsencode(dedup_id),
+        retry=None if max_attempts is None and backoff is None else Retry(max_attempts, backoff),
     )
     meaning = _form(form, template, key_separator, keep_partition)
     if dedup_id is not None:
@@ -173,6 +197,7 @@ def register(app: typer.Typer) -> None:
         "tidelog produce orders --key o-1 orders.txt",
         "tidelog consume orders --output json | tidelog produce copy --input json",
         "echo paid | tidelog produce orders --dedup-id payment-17 --receipts",
+        "tidelog produce mails --max-attempts 10 --backoff exponential:5s:1h mails.txt",
     )
     app.command("produce", cls=Command, epilog=example(*lines))(produce)
 

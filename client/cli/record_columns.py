@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Protocol, TypeVar
 
 from ...protocol.limits import MAX_MESSAGE_BYTES, MIB
+from ..retry import Retry
 from .json_records import Pair, Record, decode_record
 
 MAX_JSON_LINE_BYTES = 6 * MAX_MESSAGE_BYTES + MIB
@@ -40,6 +41,7 @@ class Columns:
     partitions: Sequence[int] | None
     timestamps: Sequence[datetime] | None
     dedup_ids: Sequence[bytes | None] | None = None
+    retries: Sequence[Retry | None] | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -55,6 +57,7 @@ class Columns:
             _part(self.partitions, start, stop),
             _part(self.timestamps, start, stop),
             _part(self.dedup_ids, start, stop),
+            _part(self.retries, start, stop),
         )
 
 
@@ -101,6 +104,7 @@ class TextLines:
             None if template.partition is None else [template.partition] * count,
             None,
             None if template.dedup_id is None else [template.dedup_id] * count,
+            None if template.retry is None else [template.retry] * count,
         )
 
 
@@ -167,6 +171,7 @@ def _columns_of(run: Sequence[tuple[int, Record]]) -> Columns:
     partitions = [record.partition for record in records if record.partition is not None]
     timestamps = [record.timestamp for record in records if record.timestamp is not None]
     dedup_ids = [record.dedup_id for record in records]
+    retries = [record.retry for record in records]
     return Columns(
         [number for number, _ in run],
         [record.value for record in records],
@@ -176,6 +181,7 @@ def _columns_of(run: Sequence[tuple[int, Record]]) -> Columns:
         partitions or None,
         timestamps or None,
         dedup_ids if any(dedup_id is not None for dedup_id in dedup_ids) else None,
+        retries if any(retry is not None for retry in retries) else None,
     )
 
 

@@ -89,6 +89,7 @@ class Sender:
                 partition=columns.partitions,
                 timestamps=columns.timestamps,
                 dedup_ids=columns.dedup_ids,
+                retry=columns.retries,
             )
         except TidelogError as error:
             acknowledged = error.details.get("acknowledged")
