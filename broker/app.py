@@ -24,6 +24,7 @@ from .config import Address, Config
 from .data_folder import claim
 from .deferred import Reply
 from .group_commit import GroupCommit
+from .groups import GroupDefaults, Groups
 from .handlers import Answer, Context, handle
 from .handlers.fetch import empty_reply
 from .logging import get_logger
@@ -66,6 +67,7 @@ class Broker:
         self._drain_scope = trio.CancelScope()
         self._server: Server | None = None
         self._archive: ArchiveParts | None = None
+        self._groups: Groups | None = None
         self.addresses: list[Address] = []
         """Where it listens, once it runs."""
 
@@ -161,6 +163,7 @@ class Broker:
             max_topics=topics.max_topics,
         )
         opened = Topics.open(services, defaults=defaults, limits=limits)
+        self._groups = Groups(services, opened, GroupDefaults())
         if store is not None:
             make = open_archive(store, archive, services, self._files, self._sync.end_turn)
             self._archive = make(opened)
@@ -212,8 +215,10 @@ class Broker:
 
     def _context(self, topics: Topics) -> Context:
         config = self._config
+        assert self._groups is not None, "groups are opened with the topics"
         return Context(
             topics=topics,
+            groups=self._groups,
             time=self._time,
             timers=self._timers,
             offload=self._workers,

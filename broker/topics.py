@@ -66,11 +66,14 @@ class Topics:
 
     def __init__(self, services: Services, meta: MetaLog, defaults: TopicDefaults, limits: TopicLimits) -> None:
         self._services = services
-        self._meta = meta
+        self.meta = meta
         self._by_id: dict[int, Topic] = {}
         self._by_name: dict[str, Topic] = {}
         self._administration = Administration(services, meta, self, defaults, limits)
-        self._flows = FlowQueue()
+        self.flows = FlowQueue()
+        """Where all that is recorded in `meta` has its turn, groups' administration included."""
+        self.when_gone: list[Callable[[Topic], None]] = []
+        """Told of each topic that was deleted."""
         self._producer_ids = ProducerIds(meta)
         self._expired_segments = self._expired_bytes = 0
         self.is_archived: IsArchived = _no_archive
@@ -103,7 +106,7 @@ class Topics:
     @property
     def epoch(self) -> int:
         """The broker's epoch: raised at every start."""
-        return self._meta.state.epoch
+        return self.meta.state.epoch
 
     def all(self) -> list[Topic]:
         """Return the live topics by name."""
@@ -149,7 +152,7 @@ class Topics:
         exist_ok: bool = False,
     ) -> Deferred[Created]:
         """Make a topic of a full name. Fails with TopicExistsError, InvalidTopicError, TopicLimitError."""
-        return self._flows.run(self._administration.create(name, partitions, settings or {}, exist_ok=exist_ok))
+        return self.flows.run(self._administration.create(name, partitions, settings or {}, exist_ok=exist_ok))
 
     def alter(
         self,
@@ -160,15 +163,15 @@ class Topics:
         reset: Sequence[str] = (),
     ) -> Deferred[Topic]:
         """Change settings and raise the number of partitions. Fails with UnknownTopicError, InvalidTopicError."""
-        return self._flows.run(self._administration.alter(name, partitions, settings or {}, reset))
+        return self.flows.run(self._administration.alter(name, partitions, settings or {}, reset))
 
     def delete(self, name: str) -> Deferred[int]:
         """Delete a topic; its id, which is never used again. Fails with UnknownTopicError."""
-        return self._flows.run(self._administration.delete(name))
+        return self.flows.run(self._administration.delete(name))
 
     def reopen(self, name: str) -> Deferred[list[int]]:
         """Reopen the fenced partitions of a topic; their indexes. Fails with UnknownTopicError, StorageError."""
-        return self._flows.run(self._administration.reopen(name))
+        return self.flows.run(self._administration.reopen(name))
 
     def init_producer(self, name: str | None) -> Deferred[InitProducerReply]:
         """Give a producer identity: a new id, or a returning name's own id under a raised epoch."""
@@ -179,20 +182,22 @@ class Topics:
     def publish(self, topic: Topic) -> None:
         """Serve a topic, or serve it as it is now."""
         self._by_id[topic.id] = self._by_name[topic.name] = topic
-        self.version = self._meta.state.version
+        self.version = self.meta.state.version
 
     def withdraw(self, topic: Topic) -> None:
         """Serve a topic no more."""
         del self._by_id[topic.id], self._by_name[topic.name]
-        self.version = self._meta.state.version
+        self.version = self.meta.state.version
+        for told in self.when_gone:
+            told(topic)
 
     def make_partition(self, topic_id: int, index: int, log: MessageLog, settings: SettingsInForce) -> Partition:
         """Return the owner of an opened log."""
         return Partition(self._services, topic_id, index, log, settings, self._record_damage)
 
     def _record_damage(self, partition: Partition, found: Sequence[DamagedRange]) -> None:
-        log_id, epoch = partition.log.log_id, self._meta.state.epoch
-        self._meta.record(*(RangeQuarantined(log_id, damage.start, damage.end, epoch) for damage in found))
+        log_id, epoch = partition.log.log_id, self.meta.state.epoch
+        self.meta.record(*(RangeQuarantined(log_id, damage.start, damage.end, epoch) for damage in found))
         for damage in found:
             self._services.report(
                 "damage found",
@@ -263,7 +268,7 @@ class Topics:
     def close(self, *, clean: bool = True) -> None:
         """Make everything durable and close all logs; blocks. No round and no upkeep may be out."""
         logs: list[Log] = [partition.log for partition in self._partitions()]
-        logs.append(self._meta.log)
+        logs.append(self.meta.log)
         if clean:
             self._sync_together(logs)
         for log in logs:

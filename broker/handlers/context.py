@@ -10,6 +10,7 @@ from ...protocol.messages import BrokerLimits
 from ..archive import Archive
 from ..clock import BrokerTime
 from ..deferred import Deferred, Reply
+from ..groups import Groups
 from ..metrics import Metrics, Values
 from ..services import Offload
 from ..timers import Timers
@@ -35,6 +36,7 @@ class Context:
     """One of each for a whole broker."""
 
     topics: Topics
+    groups: Groups
     time: BrokerTime
     timers: Timers
     offload: Offload

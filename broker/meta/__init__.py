@@ -1,9 +1,18 @@
-"""What the broker knows beyond any one partition: topics, producer identities, its epoch, damaged ranges."""
+"""What the broker knows beyond any one partition: topics, groups, producer identities, its epoch, damaged
+ranges."""
 
 from .facts import (
+    Begin,
+    Begins,
     DamageRemoved,
     EpochRaised,
     Fact,
+    GroupAltered,
+    GroupCreated,
+    GroupDeleted,
+    GroupReset,
+    GroupStarted,
+    GroupTopicsJoined,
     PartitionsMade,
     ProducerIdsReserved,
     ProducerNamed,
@@ -13,6 +22,7 @@ from .facts import (
     TopicDeleted,
     TopicRemoved,
 )
+from .groups import GroupRecord
 from .meta_log import META_FOLDER, META_LOG_ID, MetaLog
 from .producer_ids import ProducerIds
 from .state import MetaState, NamedProducer, Quarantine, TopicRecord
@@ -20,9 +30,18 @@ from .state import MetaState, NamedProducer, Quarantine, TopicRecord
 __all__ = [
     "META_FOLDER",
     "META_LOG_ID",
+    "Begin",
+    "Begins",
     "DamageRemoved",
     "EpochRaised",
     "Fact",
+    "GroupAltered",
+    "GroupCreated",
+    "GroupDeleted",
+    "GroupRecord",
+    "GroupReset",
+    "GroupStarted",
+    "GroupTopicsJoined",
     "MetaLog",
     "MetaState",
     "NamedProducer",

@@ -13,6 +13,7 @@ from typing import ClassVar
 import msgspec
 
 from ...protocol.errors import UnsupportedError
+from ...protocol.messages import GroupSettings, GroupStart
 from ...protocol.topic_settings import SettingValue
 
 
@@ -105,6 +106,79 @@ class DamageRemoved(Fact):
     KIND = 10
     log_id: int
     before: int
+
+
+class Begin(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """Where a group begins in a partition: nothing below `offset` concerns it.
+
+    Said in broker epoch `epoch`: where the partition lost records since, the group begins where that epoch ended.
+    `not_before_us`: nor does what was appended before this time (0: all do); it is a start at a time that no record
+    had reached. `generation`: what is recorded of deliveries under a lower one is void.
+    """
+
+    offset: int
+    epoch: int
+    not_before_us: int = 0
+    generation: int = 1
+
+
+Begins = dict[int, dict[int, Begin]]
+"""Topic id -> partition -> where a group begins. A partition that is not there is younger, and begun at 0."""
+
+
+class GroupCreated(Fact):
+    """A group exists from here on. `start` is the rule that gave the begins, and gives those of topics that join."""
+
+    KIND = 11
+    group_id: int
+    name: str
+    kind: str
+    start: GroupStart
+    settings: GroupSettings
+    begins: Begins
+    created_us: int
+
+
+class GroupTopicsJoined(Fact):
+    """A group reads these topics too."""
+
+    KIND = 12
+    group_id: int
+    begins: Begins
+
+
+class GroupAltered(Fact):
+    """A group has these settings (all that are given) from here on."""
+
+    KIND = 13
+    group_id: int
+    settings: GroupSettings
+
+
+class GroupReset(Fact):
+    """A group goes on from other offsets: its members are fenced, what it knew of these partitions is void."""
+
+    KIND = 14
+    group_id: int
+    generation: int
+    begins: Begins
+
+
+class GroupDeleted(Fact):
+    """A group is gone; its id is never used again."""
+
+    KIND = 15
+    group_id: int
+
+
+class GroupStarted(Fact):
+    """A record has reached the time at which a group begins in a partition: it begins at this offset."""
+
+    KIND = 16
+    group_id: int
+    topic_id: int
+    partition: int
+    begin: Begin
 
 
 FACTS: dict[int, type[Fact]] = {kind.KIND: kind for kind in Fact.__subclasses__()}

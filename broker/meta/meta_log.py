@@ -28,6 +28,11 @@ META_LOG_ID = 0
 
 STATE_SECTION = FIRST_FOLD_SECTION
 
+GROUPS_SECTION = FIRST_FOLD_SECTION + 1
+"""Written once there was a group, so that a broker that knows of none refuses to overlook them."""
+
+GROUPS_VERSION = 1
+
 SEGMENT_BYTES = 4 * MIB
 """Facts are few and small; what a fresh broker reserves for them should be too."""
 
@@ -45,8 +50,8 @@ class MetaFold:
         self.state = MetaState()
 
     def section_ids(self) -> frozenset[int]:
-        """Return the section that `restore` knows."""
-        return frozenset({STATE_SECTION})
+        """Return the sections that `restore` knows."""
+        return frozenset({STATE_SECTION, GROUPS_SECTION})
 
     def apply_batch(self, header: BatchHeader, batch: memoryview) -> None:
         """Apply the facts of a stored batch. Raises UnsupportedError for one that a later broker wrote."""
@@ -54,15 +59,20 @@ class MetaFold:
             apply(self.state, decode_fact(value or b""))
 
     def freeze(self) -> Callable[[], list[Section]]:
-        """Pack the whole state as one section: it is small."""
+        """Pack the whole state: it is small."""
         packed = [Section(STATE_SECTION, STATE_VERSION, self.state.snapshot())]
+        if self.state.groups.next_id > 1:
+            packed.append(Section(GROUPS_SECTION, GROUPS_VERSION, self.state.groups.snapshot()))
         return lambda: packed
 
     def restore(self, sections: Sequence[Section]) -> None:
         """Replace the state by what `freeze` led to."""
         self.state = MetaState()
         for section in sections:
-            self.state.restore(section.data)
+            if section.id == GROUPS_SECTION:
+                self.state.groups.restore(section.data)
+            else:
+                self.state.restore(section.data)
 
 
 class MetaLog:

@@ -18,6 +18,12 @@ from .facts import (
     DamageRemoved,
     EpochRaised,
     Fact,
+    GroupAltered,
+    GroupCreated,
+    GroupDeleted,
+    GroupReset,
+    GroupStarted,
+    GroupTopicsJoined,
     PartitionsMade,
     ProducerIdsReserved,
     ProducerNamed,
@@ -27,6 +33,7 @@ from .facts import (
     TopicDeleted,
     TopicRemoved,
 )
+from .groups import MetaGroups
 
 STATE_VERSION = 1
 
@@ -42,6 +49,14 @@ class TopicRecord(msgspec.Struct, array_like=True):
     created_us: int
     changed_version: int
     made: int = 0
+    grown: list[tuple[int, int]] = []
+    """Metadata versions at which its number of partitions changed, and the number from then on."""
+
+    def partitions_at(self, version: int) -> int:
+        """Return how many partitions it had at a metadata version; 0 before it was made."""
+        if not self.grown:
+            return self.partitions
+        return next((count for since, count in reversed(self.grown) if since <= version), 0)
 
 
 class NamedProducer(msgspec.Struct, array_like=True, frozen=True):
@@ -96,6 +111,8 @@ class MetaState:
     """Named producers by id -> latest epoch."""
     quarantined: dict[int, list[Quarantine]] = field(default_factory=dict[int, list[Quarantine]])
     """By log id."""
+    groups: MetaGroups = field(default_factory=MetaGroups)
+    """Kept in a section of its own: `snapshot` and `restore` leave it out."""
 
     @property
     def partitions(self) -> int:
@@ -155,6 +172,7 @@ def _topic_created(state: MetaState, fact: TopicCreated) -> None:
         dict(fact.settings),
         fact.created_us,
         state.version,
+        grown=[(state.version, fact.partitions)],
     )
     state.names[fact.name] = fact.topic_id
     state.counts[fact.name] = fact.count
@@ -164,6 +182,9 @@ def _topic_created(state: MetaState, fact: TopicCreated) -> None:
 def _topic_altered(state: MetaState, fact: TopicAltered) -> None:
     state.version += 1
     topic = state.topics[fact.topic_id]
+    if fact.partitions != topic.partitions:
+        # One that an earlier version recorded has had its partitions for ever.
+        topic.grown = [*(topic.grown or [(0, topic.partitions)]), (state.version, fact.partitions)]
     topic.partitions = fact.partitions
     topic.settings = dict(fact.settings)
     topic.changed_version = state.version
@@ -176,6 +197,7 @@ def _topic_deleted(state: MetaState, fact: TopicDeleted) -> None:
     state.tombstones.add(topic.id)
     for log_id in [log_id for log_id in state.quarantined if log_id >> 32 == topic.id]:
         del state.quarantined[log_id]
+    state.groups.topic_deleted(topic.id)
 
 
 def _topic_removed(state: MetaState, fact: TopicRemoved) -> None:
@@ -216,6 +238,30 @@ def _damage_removed(state: MetaState, fact: DamageRemoved) -> None:
         state.quarantined[fact.log_id] = left
 
 
+def _group_created(state: MetaState, fact: GroupCreated) -> None:
+    state.groups.created(fact, state.version)
+
+
+def _group_topics_joined(state: MetaState, fact: GroupTopicsJoined) -> None:
+    state.groups.joined(fact)
+
+
+def _group_altered(state: MetaState, fact: GroupAltered) -> None:
+    state.groups.altered(fact)
+
+
+def _group_reset(state: MetaState, fact: GroupReset) -> None:
+    state.groups.reset(fact)
+
+
+def _group_deleted(state: MetaState, fact: GroupDeleted) -> None:
+    state.groups.deleted(fact.group_id)
+
+
+def _group_started(state: MetaState, fact: GroupStarted) -> None:
+    state.groups.started(fact)
+
+
 _APPLY = cast(
     "dict[type[Fact], Callable[[MetaState, Fact], None]]",
     {
@@ -229,5 +275,11 @@ _APPLY = cast(
         ProducerNamed: _producer_named,
         RangeQuarantined: _range_quarantined,
         DamageRemoved: _damage_removed,
+        GroupCreated: _group_created,
+        GroupTopicsJoined: _group_topics_joined,
+        GroupAltered: _group_altered,
+        GroupReset: _group_reset,
+        GroupDeleted: _group_deleted,
+        GroupStarted: _group_started,
     },
 )

@@ -108,7 +108,7 @@ def test_damage_recorded_before_a_power_loss_says_nothing_about_new_records() ->
     core, partition = start(PowerLossFiles(), durability="written")
     core.produce(partition, batch(b"kept"), durability=Durability.SYNCED)
     core.send(partition, batch(b"damaged"), batch(b"lost"))
-    meta = core.topics._meta  # pyright: ignore[reportPrivateUsage]
+    meta = core.topics.meta
     core.wait(meta.record(RangeQuarantined(partition.log.log_id, 1, 2, core.topics.epoch)))
     core = lose_everything_unsynced(core)
     core.produce(orders(core), batch(b"new"), durability=Durability.SYNCED)
@@ -120,7 +120,7 @@ def test_a_log_that_keeps_its_damage_keeps_it_quarantined() -> None:
     """A range whose records are still those that were found damaged stays quarantined over restarts."""
     core, partition = start(PowerLossFiles())
     core.produce(partition, batch(b"a"), batch(b"b"), batch(b"c"))
-    meta = core.topics._meta  # pyright: ignore[reportPrivateUsage]
+    meta = core.topics.meta
     core.wait(meta.record(RangeQuarantined(partition.log.log_id, 1, 2, core.topics.epoch)))
     core = core.after_kill().after_kill()
     assert orders(core).info("node", details=True).damaged == [(1, 2)]
@@ -143,7 +143,7 @@ def test_damage_is_recorded_once_however_often_it_is_found() -> None:
     for _ in range(4):
         core = core.next_process(disk)
         core.settle()
-        recorded.append(len(core.topics._meta.state.quarantined[log_id]))  # pyright: ignore[reportPrivateUsage]
+        recorded.append(len(core.topics.meta.state.quarantined[log_id]))
         assert orders(core).info("node", details=True).damaged == [(1, 2)]
         disk = model(core).kill()
     assert recorded == [1, 1, 1, 1]
@@ -159,7 +159,7 @@ def test_damage_is_recorded_once_however_often_it_is_found() -> None:
         core.advance(2 * SECOND)
     assert partition.start_offset > 2
     core = core.after_kill()
-    assert core.topics._meta.state.quarantined == {}  # pyright: ignore[reportPrivateUsage]
+    assert core.topics.meta.state.quarantined == {}
 
 
 # -- identities ------------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def test_facts_are_read_back_from_a_snapshot() -> None:
         if n % 3:
             core.wait(core.topics.delete(f"default/t{n}"))
     core = core.after_stop()
-    assert core.topics._meta.log.recovery.snapshot_offset is not None  # pyright: ignore[reportPrivateUsage]
+    assert core.topics.meta.log.recovery.snapshot_offset is not None
     assert [topic.name for topic in core.topics.all()] == sorted(f"default/t{n}" for n in range(0, 30, 3))
     assert core.create("new").id == 31
     core.advance(SECOND)

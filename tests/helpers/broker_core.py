@@ -22,6 +22,7 @@ from tidelog.broker.clock import BrokerTime, VirtualClock
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetcher import Fetched
 from tidelog.broker.group_commit import GroupCommit
+from tidelog.broker.groups import GroupDefaults, Groups
 from tidelog.broker.partition import Partition
 from tidelog.broker.produced import Produced
 from tidelog.broker.services import Services
@@ -109,6 +110,7 @@ class Core:
         clock: VirtualClock | None = None,
         defaults: TopicDefaults = DEFAULTS,
         limits: TopicLimits | None = None,
+        group_defaults: GroupDefaults | None = None,
         max_unsynced_bytes: int = 1 << 28,
     ) -> None:
         self.files = files or MemoryFiles()
@@ -121,7 +123,9 @@ class Core:
         self._round: list[SyncTask] = []
         self.services = Services(self.files, self.time, self.timers, self.commit, self.workers, report=self._report)
         self.defaults = defaults
+        self.group_defaults = group_defaults or GroupDefaults()
         self.topics = Topics.open(self.services, defaults=defaults, limits=limits or TopicLimits())
+        self.groups = Groups(self.services, self.topics, self.group_defaults)
 
     def _report(self, event: str, **fields: str | int) -> None:
         self.events.append(event)
@@ -225,7 +229,13 @@ class Core:
     def next_process(self, files: Files, downtime_us: int = SECOND) -> Core:
         """Start again on these files, some time later."""
         clock = VirtualClock(self.clock.wall_us() + downtime_us)
-        return Core(files, clock=clock, defaults=self.defaults, max_unsynced_bytes=self.commit.max_unsynced_bytes)
+        return Core(
+            files,
+            clock=clock,
+            defaults=self.defaults,
+            group_defaults=self.group_defaults,
+            max_unsynced_bytes=self.commit.max_unsynced_bytes,
+        )
 
     def after_stop(self, downtime_us: int = SECOND) -> Core:
         """Stop cleanly, and start again."""

@@ -6,9 +6,16 @@ import pytest
 
 from tidelog.broker.meta.facts import (
     FACTS,
+    Begin,
     DamageRemoved,
     EpochRaised,
     Fact,
+    GroupAltered,
+    GroupCreated,
+    GroupDeleted,
+    GroupReset,
+    GroupStarted,
+    GroupTopicsJoined,
     PartitionsMade,
     ProducerIdsReserved,
     ProducerNamed,
@@ -21,6 +28,7 @@ from tidelog.broker.meta.facts import (
     encode_fact,
 )
 from tidelog.protocol.errors import UnsupportedError
+from tidelog.protocol.messages import BackoffInfo, GroupSettings, GroupStart
 
 EXAMPLES: list[tuple[Fact, str]] = [
     (EpochRaised(7), "01019107"),
@@ -36,6 +44,24 @@ EXAMPLES: list[tuple[Fact, str]] = [
     (ProducerNamed("ingest", 1 << 62 | 1, 4), "080193a6696e67657374cf400000000000000104"),
     (RangeQuarantined(3 << 32 | 1, 10, 20, 7), "090194cf00000003000000010a1407"),
     (DamageRemoved(3 << 32 | 1, 20), "0a0192cf000000030000000114"),
+    (
+        GroupCreated(
+            1,
+            "default/g",
+            "queue",
+            GroupStart("time", 7),
+            GroupSettings(30_000_000, 4, BackoffInfo("linear", 1, 2, 3000, 5), 6, False),
+            {3: {0: Begin(9, 2, 7)}},
+            5,
+        ),
+        "0b019701a964656661756c742f67a5717565756592a474696d650795ce01c9c38004"
+        + "95a66c696e6561720102cd0bb80506c281038100940902070105",
+    ),
+    (GroupTopicsJoined(1, {3: {0: Begin(9, 2)}}), "0c019201810381009409020001"),
+    (GroupAltered(1, GroupSettings()), "0d01920195c0c0c0c0c0"),
+    (GroupReset(1, 2, {3: {0: Begin(0, 2, generation=2)}}), "0e01930102810381009400020002"),
+    (GroupDeleted(1), "0f019101"),
+    (GroupStarted(1, 3, 0, Begin(10, 2)), "100194010300940a020001"),
 ]
 
 

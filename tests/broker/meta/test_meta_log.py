@@ -17,7 +17,7 @@ SEGMENT = "meta/00000000000000000000.log"
 
 
 def meta_of(core: Core) -> MetaLog:
-    return core.topics._meta  # pyright: ignore[reportPrivateUsage]
+    return core.topics.meta
 
 
 def test_every_start_has_a_new_epoch_before_anything_else() -> None:

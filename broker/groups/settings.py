@@ -1,0 +1,199 @@
+"""What is in force for a queue group: what it was given, and the broker's defaults for the rest.
+
+A setting is stored only where given; None follows the default. All are checked here, with what may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from ...protocol.errors import GroupSettingsError, InvalidGroupError, UnsupportedError
+from ...protocol.limits import KIB, MAX_BACKOFF_MS, MAX_BACKOFF_MULTIPLIER
+from ...protocol.messages import BackoffInfo, GroupSettings
+from ...protocol.quantities import format_duration
+from ..delivery.backoff import Backoff, BackoffKind, RetryPolicy
+
+SECOND_US = 1_000_000
+
+MIN_VISIBILITY_TIMEOUT_US = SECOND_US
+"""Clients renew every third of it: below a second a busy machine loses leases that it holds."""
+MAX_VISIBILITY_TIMEOUT_US = 12 * 3600 * SECOND_US
+"""As in SQS; a longer one hides a message whose worker died for longer than anybody looks."""
+MIN_BACKOFF_US = 1_000
+MAX_BACKOFF_US = MAX_BACKOFF_MS * 1_000
+MIN_MULTIPLIER_THOUSANDTHS = 1_000
+MAX_MULTIPLIER_THOUSANDTHS = MAX_BACKOFF_MULTIPLIER * 1_000
+
+KEYS = tuple(GroupSettings.__struct_fields__)
+"""The names of settings as they stand on the wire; people write them without `_us`."""
+
+
+def setting_name(key: str) -> str:
+    """Return a setting as people write it."""
+    return key.removesuffix("_us")
+
+
+NAMES: Mapping[str, str] = {setting_name(key): key for key in KEYS}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """A queue group's settings with every default filled in; `max_in_flight` None means no limit."""
+
+    visibility_timeout_us: int
+    retry: RetryPolicy
+    max_in_flight: int | None
+    dead_letter: bool
+    """Whether what is given up is copied to a dead-letter topic; not before this broker has those."""
+
+    def on_wire(self) -> GroupSettings:
+        """Return them as `GroupInfo.settings` has them."""
+        return GroupSettings(
+            self.visibility_timeout_us,
+            self.retry.max_attempts,
+            backoff_info(self.retry.backoff),
+            self.max_in_flight,
+            self.dead_letter,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDefaults:
+    """What applies to a group that does not set it, and what a broker holds of groups, from the configuration."""
+
+    visibility_timeout_us: int = 30 * SECOND_US
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    max_in_flight: int | None = None
+    max_error_bytes: int = 2 * KIB
+    """Of an error that a member gives for a message, so much is kept."""
+    max_groups: int = 10_000
+    trace_retention_us: int = 7 * 86_400 * SECOND_US
+    """How long what happened to messages is kept after it means nothing to their state any more."""
+
+    def in_force(self, given: GroupSettings) -> QueueSettings:
+        """Return what holds for a group that was given these settings (they have been checked)."""
+        retry = self.retry
+        return QueueSettings(
+            visibility_timeout_us=given.visibility_timeout_us or self.visibility_timeout_us,
+            retry=RetryPolicy(
+                max_attempts=given.max_attempts or retry.max_attempts,
+                backoff=retry.backoff if given.backoff is None else backoff_from(given.backoff),
+            ),
+            max_in_flight=given.max_in_flight or self.max_in_flight,
+            dead_letter=False,
+        )
+
+
+def backoff_info(backoff: Backoff) -> BackoffInfo:
+    """Return a policy as it travels."""
+    return BackoffInfo(
+        backoff.kind.value,
+        backoff.initial_us,
+        backoff.max_us,
+        round(backoff.multiplier * 1000),
+        round(backoff.jitter * 100),
+    )
+
+
+def backoff_from(info: BackoffInfo) -> Backoff:
+    """Return the policy that was told."""
+    return Backoff(
+        BackoffKind(info.kind),
+        info.initial_us,
+        info.max_us,
+        info.multiplier_thousandths / 1000,
+        info.jitter_percent / 100,
+    )
+
+
+def check_settings(given: GroupSettings) -> None:
+    """Raise InvalidGroupError that names the setting, its range and what was found."""
+    timeout_us = given.visibility_timeout_us
+    if timeout_us is not None:
+        _check_duration("visibility_timeout", timeout_us, MIN_VISIBILITY_TIMEOUT_US, MAX_VISIBILITY_TIMEOUT_US)
+    if given.backoff is not None:
+        _check_backoff(given.backoff)
+    if given.dead_letter:
+        raise UnsupportedError(
+            "dead_letter: expected false, found true: this broker has no dead-letter topics yet, and keeps what is"
+            " given up as rejected"
+        )
+
+
+def _check_backoff(backoff: BackoffInfo) -> None:
+    words = [kind.value for kind in BackoffKind]
+    if backoff.kind not in words:
+        raise InvalidGroupError(f"backoff: expected {', '.join(words)}, found {backoff.kind!r}", setting="backoff")
+    _check_duration("backoff initial", backoff.initial_us, MIN_BACKOFF_US, MAX_BACKOFF_US)
+    _check_duration("backoff max", backoff.max_us, MIN_BACKOFF_US, MAX_BACKOFF_US)
+    if backoff.max_us < backoff.initial_us:
+        raise InvalidGroupError(
+            f"backoff: expected a max of at least its initial {format_duration(backoff.initial_us)}, found"
+            f" {format_duration(backoff.max_us)}",
+            setting="backoff",
+        )
+    low, high = MIN_MULTIPLIER_THOUSANDTHS, MAX_MULTIPLIER_THOUSANDTHS
+    if not low <= backoff.multiplier_thousandths <= high:
+        raise InvalidGroupError(
+            f"backoff multiplier: expected {low / 1000:g} to {high / 1000:g}, found"
+            f" {backoff.multiplier_thousandths / 1000:g}",
+            setting="backoff",
+        )
+
+
+def _check_duration(what: str, found_us: int, low_us: int, high_us: int) -> None:
+    if not low_us <= found_us <= high_us:
+        raise InvalidGroupError(
+            f"{what}: expected {format_duration(low_us)} to {format_duration(high_us)}, found"
+            f" {format_duration(found_us)}",
+            setting=what.split()[0],
+        )
+
+
+def check_match(group: str, in_force: QueueSettings, asked: GroupSettings | None) -> None:
+    """Raise GroupSettingsError unless what is asked for is in force; what is not asked for is as it is."""
+    if asked is None:
+        return
+    found = in_force.on_wire()
+    for key in KEYS:
+        wanted, has = getattr(asked, key), getattr(found, key)
+        if wanted is not None and wanted != has:
+            name = setting_name(key)
+            raise GroupSettingsError(
+                f"group {group} exists with {name} {shown(key, has)}, asked was {shown(key, wanted)};"
+                f" `tidelog groups set {group} {name}=...` changes it for all",
+                setting=name,
+                in_force=shown(key, has),
+                asked=shown(key, wanted),
+            )
+
+
+def changed(given: GroupSettings, changes: GroupSettings, reset: Sequence[str]) -> GroupSettings:
+    """Return settings with changes, those in `reset` following the default again. Raises InvalidGroupError."""
+    check_settings(changes)
+    wanted = {key: value for key in KEYS if (value := getattr(changes, key)) is not None}
+    for name in reset:
+        key = NAMES.get(name)
+        if key is None:
+            raise InvalidGroupError(f"expected a group setting ({', '.join(NAMES)}), found {name!r}", setting=name)
+        if key in wanted:
+            raise InvalidGroupError(f"{name}: expected it set or reset, found both", setting=name)
+        wanted[key] = None
+    return msgspec.structs.replace(given, **wanted)
+
+
+def shown(key: str, value: object) -> str:
+    """Return a setting's value as people write it."""
+    if isinstance(value, BackoffInfo):
+        return (
+            f"{value.kind},initial={format_duration(value.initial_us)},max={format_duration(value.max_us)},"
+            f"multiplier={value.multiplier_thousandths / 1000:g},jitter={value.jitter_percent / 100:g}"
+        )
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and key.endswith("_us"):
+        return format_duration(value)
+    return "none" if value is None else str(value)

@@ -1,0 +1,17 @@
+"""Names of groups: they follow the rule of topics' names, `name` or `namespace/name`."""
+
+from __future__ import annotations
+
+from .errors import InvalidGroupError, InvalidTopicError
+from .topic_name import DEFAULT_NAMESPACE, MAX_PART_LENGTH, full_name
+
+
+def full_group_name(name: str, namespace: str = DEFAULT_NAMESPACE) -> str:
+    """Return `namespace/name` of a group as the user wrote it. Raises InvalidGroupError that states the rule."""
+    try:
+        return full_name(name, namespace)
+    except InvalidTopicError:
+        raise InvalidGroupError(
+            f"expected a group name of 1 to {MAX_PART_LENGTH} of A-Z a-z 0-9 . _ - (not . or ..), "
+            f"optionally after a namespace and a slash, found {name!r}"
+        ) from None
