@@ -60,7 +60,14 @@ def open_archive(
 
     def make(topics: Topics) -> ArchiveParts:
         archive = Archive(
-            services, store, settings, topics.all, topics.by_id, copy_offload=copiers, read_offload=readers
+            services,
+            store,
+            settings,
+            topics.all,
+            topics.by_id,
+            copy_offload=copiers,
+            read_offload=readers,
+            retain=topics.expire,
         )
         archive.start()
         topics.is_archived = archive.is_archived

@@ -1,12 +1,11 @@
 """The archive's store: a local folder, S3, GCS or Azure, all by obstore; the only code that knows it.
 
-What obstore raises is mapped here. A local folder is synced besides, which obstore does not do: an object is durable
-when a method returns, or retention would remove what a power loss takes from both places.
+What obstore raises is mapped here. A local folder is synced besides (`local_folder`), which obstore does not do: an
+object is durable when a method returns, or retention would remove what a power loss takes from both places.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 from ..protocol.errors import ArchiveDeniedError, ArchiveUnavailableError, TidelogError
 from .archive.store import ObjectMissingError, StoredObject
 from .config.problems import ConfigError, Problem
+from .local_folder import LocalFolder
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config
@@ -31,6 +31,9 @@ PARTS_IN_FLIGHT = 2
 
 REMOVED_AT_ONCE = 1_000
 """What S3 takes in one request."""
+
+LISTED_AT_ONCE = 1_000
+"""What S3 lists in one request."""
 
 RANGE_BYTES = 8 << 20
 """So much of an object is asked for at a time: of a local folder obstore's own stream, in small pieces, gives a tenth
@@ -62,7 +65,7 @@ def open_store(
             raise ConfigError([Problem("archive.url", f"expected a folder, found none at {folder}")])
     except OSError as error:
         raise ConfigError([Problem("archive.url", f"cannot be used: {error}")]) from None
-    return Store(obstore.store.LocalStore(folder), url.rstrip("/"), folder, part_bytes)
+    return Store(obstore.store.LocalStore(folder), url.rstrip("/"), LocalFolder(folder), part_bytes)
 
 
 def check_store(url: str, options: Mapping[str, str]) -> None:
@@ -120,7 +123,7 @@ _REFUSED = re.compile(
 class Store:
     """An `ObjectStore` by obstore."""
 
-    def __init__(self, store: object, url: str, folder: Path | None, part_bytes: int) -> None:
+    def __init__(self, store: object, url: str, folder: LocalFolder | None, part_bytes: int) -> None:
         import obstore
 
         self._obstore = obstore
@@ -138,12 +141,18 @@ class Store:
         return self._url
 
     def put(self, name: str, parts: Iterable[bytes]) -> None:
-        """Store an object; large ones go in parts."""
-        with self._mapped(name, may_miss=False):
-            self._obstore.put(
-                self._store, name, iter(parts), chunk_size=self._part_bytes, max_concurrency=PARTS_IN_FLIGHT
-            )
-            self._sync(name)
+        """Store an object; large ones go in parts. What fails in the parts themselves is raised as it is."""
+        source = _Source(parts)
+        try:
+            with self._mapped(name, may_miss=False):
+                self._obstore.put(
+                    self._store, name, source, chunk_size=self._part_bytes, max_concurrency=PARTS_IN_FLIGHT
+                )
+                self._sync(name)
+        except TidelogError:
+            if source.error is not None:
+                raise source.error from None
+            raise
 
     def create(self, name: str, data: bytes) -> bool:
         """Store a small object unless the name is taken."""
@@ -153,6 +162,7 @@ class Store:
             try:
                 self._obstore.put(self._store, name, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
+                self._sync(name)  # who wrote it may have been killed before it was
                 return False
             except (NotSupportedError, NotImplementedError):  # a store without conditional requests: look, then write
                 if self.size(name) is not None:
@@ -160,6 +170,19 @@ class Store:
                 self._obstore.put(self._store, name, data, use_multipart=False)
             self._sync(name)
         return True
+
+    def secure(self, names: Iterable[str]) -> None:
+        """Sync what an earlier process put into a folder; elsewhere objects are durable once they are there."""
+        for name in names if self._folder is not None else ():
+            with self._mapped(name):
+                self._sync(name)
+
+    def sweep(self, prefix: str) -> int:
+        """Remove what killed puts left below a folder that is local."""
+        if self._folder is None:
+            return 0
+        with self._mapped(prefix, may_miss=False):
+            return self._folder.sweep(prefix)
 
     def size(self, name: str) -> int | None:
         """Return an object's size."""
@@ -191,10 +214,12 @@ class Store:
         except ObjectMissingError:
             return None
 
-    def walk(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield all objects below a folder."""
+    def walk(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+        """Yield all objects below a folder, or those whose names come after one."""
         with self._mapped(prefix, may_miss=False):
-            pages = self._obstore.list(self._store, prefix)  # pyright: ignore[reportUnknownMemberType]
+            pages = self._obstore.list(  # pyright: ignore[reportUnknownMemberType]
+                self._store, prefix, offset=after, chunk_size=LISTED_AT_ONCE
+            )
             for page in pages:
                 for found in page:
                     yield StoredObject(found["path"], found["size"])
@@ -249,23 +274,28 @@ class Store:
             ) from None
 
     def _sync(self, name: str) -> None:
-        """Make an object in a local folder durable, and the names of the folders it lies in."""
-        if self._folder is None:
-            return
-        path = self._folder / name
-        _sync_path(path, os.O_RDONLY)
-        for parent in path.parents:
-            _sync_path(parent, os.O_RDONLY | os.O_DIRECTORY)
-            if parent == self._folder:
-                return
+        if self._folder is not None:
+            self._folder.sync(name)
 
 
-def _sync_path(path: Path, flags: int) -> None:
-    fd = os.open(path, flags | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+class _Source:
+    """The parts of an object on their way into obstore, which hides what they raise among its own errors."""
+
+    def __init__(self, parts: Iterable[bytes]) -> None:
+        self._parts = iter(parts)
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._parts)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self.error = error
+            raise
 
 
 def _local_folder(url: str) -> Path | None:

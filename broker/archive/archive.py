@@ -1,6 +1,7 @@
 """The archive of one broker: what the rest of it asks, and the loop's own state of it.
 
-    retention -- is_archived: which segments may go?          Archiver: copies sealed segments, oldest first
+    retention -- is_archived: which segments may go?          Clearance: those that are in the store this very minute
+                                                              Archiver: copies sealed segments, oldest first
     handlers  -- fetch, offsets, list, run, verify, expire    ArchiveReader: reads below the log's start, by a cache
 
 README.md says what lies in the store and what a crash leaves.
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ...protocol.errors import NotFoundError, UnknownTopicIdError
+from ...protocol.errors import NotFoundError, TidelogError, UnknownTopicIdError
 from ...protocol.messages import ErrorInfo, TopicInfo
 from ..deferred import Deferred
 from ..flow import Flow, offloaded
@@ -25,6 +26,7 @@ from .answers import Answers
 from .archiver import Archiver, RunSummary
 from .cache import CACHE_FOLDER, SegmentCache, check_object
 from .catalogs import Catalogs
+from .clearance import Clearance
 from .copying import Copying
 from .entry import Entry, Place
 from .expiry import Expiry, archived_places, old_entries, remove_entries, remove_place
@@ -56,9 +58,10 @@ class Archive:
         *,
         copy_offload: Offload,
         read_offload: Offload,
+        retain: Callable[[], None],
     ) -> None:
         """`topic_of` raises UnknownTopicIdError. Copies and reads have threads of their own: neither waits for the
-        other, nor the disk's own work for both."""
+        other, nor the disk's own work for both. `retain` is retention's pass."""
         self._services = services
         self._store = store
         self._settings = settings
@@ -80,6 +83,15 @@ class Archive:
             concurrency=settings.concurrency,
             max_backoff_us=settings.max_backoff_us,
         )
+        self._clearance = Clearance(
+            services,
+            store,
+            read_offload,
+            self._catalogs,
+            self._place,
+            recount=self._archiver.recount,
+            retain=retain,
+        )
         self._checks = 0
 
     def __repr__(self) -> str:
@@ -98,8 +110,12 @@ class Archive:
     # -- its life ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Empty the cache; blocks. Before the first `look`."""
+        """Empty the cache, and remove what killed copies left in the store; blocks. Before the first `look`."""
         self.cache.clear()
+        try:
+            self._store.sweep(self._settings.broker)
+        except TidelogError as error:  # as much as there is stays until the next start
+            self._services.report("archive not swept", why=error.message)
 
     def begin(self) -> None:
         """Look for something to copy now and every so often."""
@@ -107,6 +123,7 @@ class Archive:
             services = self._services
             services.timers.add(services.time.monotonic_us() + self._settings.interval_us, self.begin)
             self._catalogs.keep(self._is_live)
+            self._clearance.keep(self._is_live)
             self._archiver.look(self._topics())
 
     def stop(self) -> None:
@@ -121,7 +138,7 @@ class Archive:
 
     def is_archived(self, topic: Topic, partition: Partition) -> Removable | None:
         """Return what says which segments retention may remove, None for all."""
-        return partial(self._archiver.may_remove, partition) if topic.settings.archive else None
+        return partial(self._clearance.may_remove, topic, partition) if topic.settings.archive else None
 
     def describe(self, info: TopicInfo) -> None:
         """Fill in what the archive holds of a topic, as far as that is known by now."""
@@ -130,7 +147,7 @@ class Archive:
             catalog = self._catalogs.known(key)
             if catalog is not None and not catalog.is_empty:
                 partition.archived_start, partition.archived_end = catalog.start, catalog.end
-            error = self._archiver.error_of(key)
+            error = self._archiver.error_of(key) or self._clearance.error_of(key)
             partition.archive_error = None if error is None else ErrorInfo.of(error)
 
     # -- what an operator asks -----------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from ..flow import Flow, offloaded, start_flow
 from ..offload import Offload
 from ..partition import Partition
 from ..services import Services
-from ..storage.sealed import SealedSegment
 from ..topic import Topic
 from .catalogs import Catalogs, Key
 from .copying import Copying
@@ -133,15 +132,10 @@ class Archiver:
         self._answer_runs()
         return run.answer
 
-    def may_remove(self, partition: Partition, segment: SealedSegment) -> bool:
-        """Whether retention may remove a segment: it is archived."""
-        key = (partition.topic_id, partition.index)
-        catalog = self._catalogs.known(key)
-        if catalog is not None and catalog.has(segment):
-            return True
+    def recount(self, key: Key) -> None:
+        """Compare a partition's segments with its catalog anew at the next look."""
         if key in self._states:
-            self._states[key].seen = (0, 0)  # more is known of it than when it was looked at last
-        return False
+            self._states[key].seen = (0, 0)
 
     def error_of(self, key: Key) -> TidelogError | None:
         """Return why a partition was not archived further, the last time it was tried."""

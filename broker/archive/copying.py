@@ -1,7 +1,7 @@
 """Copy one sealed segment: work for a thread, in an order that a crash anywhere leaves right.
 
     survey   read it whole, check every batch, take the checksum
-    put      its bytes under a name made of its base offset and checksum       (there already: not sent again)
+    put      its bytes under a name made of its base offset and checksum       (there already: synced, not sent again)
     read     the object back, compare the checksum                             (else it is removed, and sent anew later)
     create   the entry; if there is one, it must say the same
 
@@ -38,6 +38,8 @@ class Copying:
         entry = _entry(segment, place, found)
         if self.store.size(entry.object) != entry.bytes:
             self._put(segment, entry)
+        else:
+            self._secure(entry)
         read_back = self._checksum(entry)
         if read_back != entry.checksum:
             self.store.remove([entry.object])
@@ -53,6 +55,13 @@ class Copying:
             self.store.put(entry.object, self._watched(pieces(file, entry.bytes)))
         finally:
             file.close()
+
+    def _secure(self, entry: Entry) -> None:
+        """Make an object durable that was found: who put it may have been killed before it was."""
+        try:
+            self.store.secure([entry.object])
+        except ObjectMissingError:
+            return  # removed meanwhile, which reading it back will tell
 
     def _checksum(self, entry: Entry) -> str:
         try:

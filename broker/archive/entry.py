@@ -94,6 +94,10 @@ class Place:
         """Return the name of a segment's entry."""
         return f"{self.folder}/{base_offset:0{_DIGITS}d}{_ENTRY_SUFFIX}"
 
+    def before(self, base_offset: int) -> str:
+        """Return a name that all of an offset and of later ones come after, and nothing of earlier ones does."""
+        return f"{self.folder}/{base_offset:0{_DIGITS}d}"
+
     def segment_name(self, base_offset: int, checksum: str) -> str:
         """Return the name of a segment's bytes."""
         return f"{self.folder}/{base_offset:0{_DIGITS}d}-{checksum.rpartition(':')[2]}{_SEGMENT_SUFFIX}"

@@ -34,11 +34,12 @@ class ObjectStore(Protocol):
         ...
 
     def put(self, name: str, parts: Iterable[bytes]) -> None:
-        """Store an object, in place of one of that name; holds a few parts in memory at a time."""
+        """Store an object, in place of one of that name; holds a few parts in memory at a time. Raises what the parts
+        raise."""
         ...
 
     def create(self, name: str, data: bytes) -> bool:
-        """Store a small object unless the name is taken: then return False."""
+        """Store a small object unless the name is taken: then return False, with that one durable."""
         ...
 
     def size(self, name: str) -> int | None:
@@ -53,8 +54,16 @@ class ObjectStore(Protocol):
         """Return small objects whole, None for each that is not there."""
         ...
 
-    def walk(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield all objects below a folder."""
+    def secure(self, names: Iterable[str]) -> None:
+        """Make objects durable that another process may have been killed at; raises ObjectMissingError."""
+        ...
+
+    def sweep(self, prefix: str) -> int:
+        """Remove what killed puts left below a folder and no listing shows; only while nobody puts anything there."""
+        ...
+
+    def walk(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+        """Yield all objects below a folder, or those whose names come after one."""
         ...
 
     def remove(self, names: Sequence[str]) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.helpers.s3_server import BUCKET, S3Server, s3_server
 
 from tidelog.__main__ import main
-from tidelog.broker import object_store
+from tidelog.broker import local_folder, object_store
 from tidelog.broker.archive.store import ObjectMissingError
 from tidelog.broker.config import ConfigError
 from tidelog.broker.object_store import Store, open_store
@@ -87,14 +91,92 @@ def test_a_large_object_goes_to_s3_in_parts(s3: S3Server) -> None:
 def test_a_local_object_is_synced_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder's objects are fsynced with every folder on the way: a power loss takes none that was confirmed."""
     synced: list[str] = []
-    real = object_store._sync_path
-    monkeypatch.setattr(object_store, "_sync_path", lambda path, flags: (synced.append(str(path)), real(path, flags)))
+    real = local_folder._sync_path
+    monkeypatch.setattr(
+        local_folder,
+        "_sync_path",
+        lambda path, flags, sought: (synced.append(str(path)), real(path, flags, sought)),
+    )
     store = open_store(f"file://{tmp_path}", {})
     store.put("a/b/c", [b"1"])
     assert synced == [f"{tmp_path}/a/b/c", f"{tmp_path}/a/b", f"{tmp_path}/a", f"{tmp_path}"]
     synced.clear()
     store.create("a/b/d", b"1")
     assert synced[0] == f"{tmp_path}/a/b/d"
+    synced.clear()
+    assert store.create("a/b/d", b"2") is False
+    assert synced[0] == f"{tmp_path}/a/b/d", "who made it may have been killed before it was synced"
+    synced.clear()
+    store.secure(["a/b/c"])
+    assert synced == [f"{tmp_path}/a/b/c", f"{tmp_path}/a/b", f"{tmp_path}/a", f"{tmp_path}"]
+
+
+def test_an_object_that_could_not_be_synced_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failed fsync the pages count as clean, so the object is removed and has to be sent anew."""
+    store = open_store(f"file://{tmp_path}", {})
+    real = os.fsync
+
+    def failing(fd: int) -> None:
+        if str(Path(f"/proc/self/fd/{fd}").readlink()).endswith("/a/c"):
+            raise OSError(errno.EIO, "Input/output error")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(ArchiveUnavailableError, match="Input/output error"):
+        store.put("a/c", [b"1"])
+    assert store.size("a/c") is None
+    with pytest.raises(ArchiveUnavailableError, match="Input/output error"):
+        store.create("a/c", b"1")
+    assert store.size("a/c") is None
+
+
+def test_what_fails_in_the_parts_is_not_the_store_s(store: Store) -> None:
+    """A bad sector of the local segment is said as what it is, and leaves no object."""
+
+    def parts() -> Iterator[bytes]:
+        yield bytes(6 << 20)
+        raise OSError(errno.EIO, "Input/output error", "00042.log")
+
+    with pytest.raises(OSError, match=r"Input/output error: '00042.log'"):
+        store.put("a/b", parts())
+    assert store.size("a/b") is None
+
+
+KILLED = """
+import os, sys
+from tidelog.broker.object_store import open_store
+def parts():
+    for number in range(20):
+        yield bytes(1 << 20)
+        if number == 10:
+            os._exit(9)
+open_store(sys.argv[1], {}, part_bytes=1 << 20).put("a/1/c.log", parts())
+"""
+
+
+def test_what_a_killed_put_left_is_swept(tmp_path: Path) -> None:
+    """Killed puts leave files that no listing shows; a sweep of their folder removes them and nothing else."""
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", KILLED, f"file://{tmp_path}/s"], check=False)
+        assert done.returncode == 9
+    store = open_store(f"file://{tmp_path}/s", {})
+    store.put("a/1/d.log", [b"1"])
+    assert [found.name for found in store.walk("")] == ["a/1/d.log"]
+    assert len(list((tmp_path / "s/a/1").iterdir())) == 3
+    assert (store.sweep("b"), store.sweep("a"), store.sweep("a")) == (0, 2, 0)
+    assert [path.name for path in (tmp_path / "s/a/1").iterdir()] == ["d.log"]
+
+
+def test_a_listing_goes_over_pages_and_from_a_name_on(store: Store) -> None:
+    """More objects than S3 lists in one request are all seen, removed at once, and seen from a name on."""
+    names = [f"t/1/{number:020d}.json" for number in range(1_050)]
+    store.read_many([])
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: store.create(name, b"1"), names))
+    assert sorted(found.name for found in store.walk("t")) == names
+    assert sorted(found.name for found in store.walk("t", names[1_020])) == names[1_021:]
+    store.remove(names)
+    assert list(store.walk("t")) == []
 
 
 def test_a_store_that_is_not_there_is_unavailable() -> None:

@@ -58,6 +58,7 @@ class ArchivingCore(Core):
             self.topics.by_id,
             copy_offload=self.threads.copy,
             read_offload=self.threads.read,
+            retain=self.topics.expire,
         )
         self.archive.start()
         self.topics.is_archived = self.archive.is_archived
@@ -73,7 +74,9 @@ class ArchivingCore(Core):
         return values
 
     def expire(self) -> None:
-        """Have retention remove what it may; a snapshot that must cover it is taken first."""
+        """Have retention remove what it may; it is looked for in the store, and a snapshot must cover it, first."""
+        self.topics.expire()
+        self.advance(2 * SECOND)
         self.topics.expire()
         self.advance(2 * SECOND)
         self.topics.expire()

@@ -27,6 +27,8 @@ class MemoryStore:
         self.garbles = False
         """Whether what is stored next is stored with a bit flipped."""
         self.largest_part = 0
+        self.secured: set[str] = set()
+        self.swept: list[str] = []
 
     def go_away(self) -> None:
         """Answer nothing any more."""
@@ -96,12 +98,28 @@ class MemoryStore:
         self._end()
         return [self.objects.get(name) for name in names]
 
-    def walk(self, prefix: str) -> Iterator[StoredObject]:
-        """Yield all objects below a folder."""
+    def secure(self, names: Iterable[str]) -> None:
+        """Remember what was asked to be durable."""
+        for name in names:
+            self._begin(f"secure {name}")
+            if name not in self.objects:
+                raise ObjectMissingError(f"no object {name}")
+            self.secured.add(name)
+            self._end()
+
+    def sweep(self, prefix: str) -> int:
+        """Remove what killed puts left: nothing is ever left here."""
+        self.swept.append(prefix)
+        return 0
+
+    def walk(self, prefix: str, after: str | None = None) -> Iterator[StoredObject]:
+        """Yield all objects below a folder, or those whose names come after one."""
         self._begin(f"walk {prefix}")
         folder = f"{prefix}/" if prefix else ""
         yield from [
-            StoredObject(name, len(self.objects[name])) for name in sorted(self.objects) if name.startswith(folder)
+            StoredObject(name, len(self.objects[name]))
+            for name in sorted(self.objects)
+            if name.startswith(folder) and name > (after or "")
         ]
         self._end()
 
