@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, overload
 
 from ...protocol.messages import Metadata, MetadataReply, Stats, StatsReply
+from ...protocol.topic_name import MessageId
 from ..codec import Codec, checked_codec
 from ..core.data import Data
 from ..core.record import DedupId, to_partition
@@ -15,6 +16,7 @@ from ..core.times import DEFAULT, Duration, Timeout, seconds
 from ..core.url import checked_name, target
 from ..health import Health, Pong, problems_of
 from ..message import AnyMessage, Message, TypedMessage
+from ..message_state import MessageState
 from ..receipt import Receipt
 from ..version import client_version
 from .archive import AsyncArchive
@@ -23,6 +25,7 @@ from .pinging import ping
 from .producing import AsyncProducing
 from .reads import AsyncReads
 from .sessions import Sessions
+from .states import find_states
 from .topics import AsyncTopics
 
 if TYPE_CHECKING:
@@ -153,3 +156,11 @@ class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage]):
         """
         place = None if partition is None else to_partition(partition)
         return await find_outcome(self.open_session(), topic, dedup_id, key, place, self.deadline(timeout))
+
+    async def states(self, message_id: str, *, timeout: Timeout = DEFAULT) -> list[MessageState]:
+        """Return what every queue group of its topic makes of a message (`orders/2@45678`), by the groups' names; also
+        of one that retention removed. Raises UnknownTopicError, NotFoundError for an id that no message had yet."""
+        if not isinstance(message_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"message_id: expected text such as orders/2@45678, found {message_id!r}")
+        wanted = MessageId.parse(message_id, self._namespace)
+        return await find_states(self.open_session(), wanted, self.deadline(timeout))

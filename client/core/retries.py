@@ -53,8 +53,13 @@ def backoff_of(info: BackoffInfo) -> Backoff:
     """Return the backoff that a group has."""
     return Backoff(
         cast("BackoffWord", info.kind),
-        initial=info.initial_us / 1_000_000,
-        max=info.max_us / 1_000_000,
+        initial=_milliseconds(info.initial_us) / 1_000,
+        max=_milliseconds(info.max_us) / 1_000,
         multiplier=info.multiplier_thousandths / 1_000,
         jitter=info.jitter_percent / 100,
     )
+
+
+def _milliseconds(wait_us: int) -> int:
+    """Return a wait of a broker's configuration, which may be finer, as a Backoff has it."""
+    return max(1, round(wait_us / 1_000))

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from .client.message import Message, TypedMessage
     from .client.message_batch import MessageBatch
     from .client.priority import Priority
+    from .client.message_state import Failure, MessageState
     from .client.receipt import Receipt, ReceiptBatch
     from .client.retry import Backoff, Retry
     from .client.stopping import stop_on_signals
@@ -121,6 +122,7 @@ __all__ = [
     "ExpiredSegment",
     "FailedMessage",
     "ForkedError",
+    "Failure",
     "Headers",
     "Health",
     "InternalError",
@@ -131,6 +133,7 @@ __all__ = [
     "Message",
     "MessageBatch",
     "MessageTooLargeError",
+    "MessageState",
     "NotATidelogBrokerError",
     "NotFoundError",
     "OffsetOutOfRangeError",
@@ -187,10 +190,12 @@ _HOMES = {
     "ExpiredSegment": "client.archived",
     "Headers": "client.headers",
     "Health": "client.health",
+    "Failure": "client.message_state",
     "Message": "client.message",
     "MessageBatch": "client.message_batch",
     "Pong": "client.health",
     "Priority": "client.priority",
+    "MessageState": "client.message_state",
     "Producer": "client.blocking.producer",
     "ProducerStatistics": "client.delivery",
     "Receipt": "client.receipt",

@@ -1,0 +1,32 @@
+# Generated from client/aio/states.py by client/generate.py: change that, then run it.
+"""Ask the broker what every queue group makes of a message."""
+
+from __future__ import annotations
+
+from ...protocol.errors import NotFoundError, UnknownTopicIdError
+from ...protocol.messages import MessageStates, MessageStatesReply
+from ...protocol.topic_name import MessageId
+from ..core.deadline import Deadline
+from ..message_state import MessageState
+from .sender import MAX_REROUTES
+from .session import Session
+
+
+def find_states(session: Session, wanted: MessageId, deadline: Deadline) -> list[MessageState]:
+    """Return one state a group that reads the topic, by the groups' names. Raises UnknownTopicError, NotFoundError."""
+    gone = 0
+    while True:
+        topic = session.topic(wanted.topic, deadline)
+        if topic.count != wanted.count:
+            raise NotFoundError(f"expected a message of {topic.shown} as it is now, found the id {wanted}")
+        question = MessageStates(topic.id, wanted.partition, wanted.offset)
+        try:
+            reply = (session.link.call(question, deadline)).message
+        except UnknownTopicIdError:  # made again since it was looked up
+            session.forget(topic)
+            gone += 1
+            if gone == MAX_REROUTES:
+                raise
+            continue
+        assert isinstance(reply, MessageStatesReply)
+        return sorted((MessageState.of(state, wanted) for state in reply.states), key=lambda state: state.group)
