@@ -171,12 +171,18 @@ class ArchiveReader:
         start = _start_of(catalog, partition)
         if kind is OffsetKind.EARLIEST:
             return self._answer(partition, start, start)
+        seam = partition.start_offset
         found = yield from self._find(partition, catalog, kind, time_us)
         if found is not None:
             return self._answer(partition, found, start)
         if kind is OffsetKind.TIMESTAMP_END:
             return self._answer(partition, start, start)
-        return self._widened(partition, local or (yield from self._local(partition, query)))
+        if local is None:
+            local = yield from self._local(partition, query)
+            if local.error is None and local.start_offset > seam:
+                # Retention went on meanwhile: what came to lie in between was looked for in neither.
+                return (yield from self._offsets(partition, query))
+        return self._widened(partition, local)
 
     def _find(self, partition: Partition, catalog: Catalog, kind: OffsetKind, time_us: int) -> Flow[int | None]:
         """Look an offset up by time among what is archived and not in the log."""

@@ -344,3 +344,27 @@ def test_empty_batches_and_several_records_a_batch_are_read_back() -> None:
     core.expire()
     assert partition.start_offset > 0
     assert core.read_archived(partition) == values
+
+
+@pytest.mark.parametrize("kind", [OffsetKind.APPEND_TIME, OffsetKind.TIMESTAMP, OffsetKind.TIMESTAMP_END])
+def test_the_seam_may_move_under_a_lookup(kind: OffsetKind) -> None:
+    """A lookup during which retention moves the log's start over the answer still finds it, in the archive."""
+    for moment in range(1, 26):
+        core, _topic, partition = archived_topic()
+        core.wait(core.topics.alter("default/orders", settings={"retention_bytes": 1 << 40}))
+        core.fill(partition, 27)
+        core.advance(2 * SECOND)
+        time_us = moment * 1_000
+        if kind is OffsetKind.APPEND_TIME:
+            time_us = _append_time(core, partition, moment)
+        core.workers.held = True
+        query = OffsetQuery(partition.topic_id, 0, kind, time_us, archived=True)
+        answer = core.archive.reader.offsets(partition, query)
+        waiting, core.workers.waiting, core.workers.held = core.workers.waiting, [], False
+        core.wait(core.topics.alter("default/orders", settings={"retention_bytes": 0}))
+        core.expire()
+        assert partition.start_offset == 24
+        for work, done in waiting:
+            work()
+            done()
+        assert answer.result().offset == moment
