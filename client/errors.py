@@ -55,6 +55,7 @@ from ..protocol.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
     UnsupportedError,
+    WouldBlockForever,
     WrongLoopError,
 )
 
@@ -111,5 +112,6 @@ __all__ = [
     "UnknownTopicError",
     "UnknownTopicIdError",
     "UnsupportedError",
+    "WouldBlockForever",
     "WrongLoopError",
 ]

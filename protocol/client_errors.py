@@ -121,6 +121,12 @@ class DeliveryError(ClientError):
         return *super().__reduce__(), {"failed": self.failed, "count": self.count}
 
 
+class WouldBlockForever(ClientError):
+    """On a virtual clock: everybody waits, and neither a timeout nor the broker will ever end it."""
+
+    code, number = "WOULD_BLOCK_FOREVER", 114
+
+
 class DecodeError(ClientError):
     """A stored value is not what its codec expects; `raw` of the message has the bytes. The loop goes on."""
 

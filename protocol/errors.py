@@ -25,6 +25,7 @@ from .client_errors import (
     RangeNotAvailableError,
     SentRecord,
     TimedOutError,
+    WouldBlockForever,
     WrongLoopError,
 )
 from .error_base import Detail, TidelogError
@@ -91,6 +92,7 @@ __all__ = [
     "UnknownTopicError",
     "UnknownTopicIdError",
     "UnsupportedError",
+    "WouldBlockForever",
     "WrongLoopError",
     "error_from_wire",
 ]

@@ -53,9 +53,12 @@ class Call(Waiter):
 class Connection:
     """An open socket to one broker."""
 
-    def __init__(self, sock: socket.socket, address: str, lock: runtime.Lock, max_frame_bytes: int) -> None:
+    def __init__(
+        self, sock: socket.socket, address: str, lock: runtime.Lock, max_frame_bytes: int, time: runtime.Time
+    ) -> None:
         self.address = address
         self.lock = lock
+        self.time = time
         self.error: TidelogError | None = None
         self.limits: BrokerLimits | None = None
         self.home = runtime.home()
@@ -63,11 +66,11 @@ class Connection:
         self.replies = 0
         """Received so far that are no errors, that to Hello included: what this connection was good for."""
         self._socket = sock
-        self._poller = runtime.Poller(sock)
+        self._poller = time.Poller(sock)
         self._protocol = ClientConnection(address, max_frame_bytes)
         self._outgoing = Unsent()
         self._calls: dict[int, Call] = {}
-        self._seats = Seats()
+        self._seats = Seats(time)
         self.ring_later = self._seats.ring_later
         self._vigil = Vigil()
 
@@ -78,7 +81,7 @@ class Connection:
     def greeted(self, limits: BrokerLimits, quiet_s: float) -> None:
         """The broker accepted the Hello: its limits hold from here on, and silence is asked about after `quiet_s`."""
         self.limits = limits
-        self._vigil.quiet_s = quiet_s
+        self._vigil.quiet_s = self.time.at_most(quiet_s)
         self._protocol.buffer.max_frame_bytes = limits.max_frame_bytes
 
     @property
@@ -97,7 +100,7 @@ class Connection:
                 raise copy_of(self.error)
             correlation_id, head = self._protocol.request(message, 0 if bulk is None else len(bulk))
             if not self._calls:
-                self._vigil.heard(runtime.now())
+                self._vigil.heard(self.time.now())
             call = self._calls[correlation_id] = Call(correlation_id, on_reply)
             self._put((head,) if bulk is None else (head, bulk), len(head) + (0 if bulk is None else len(bulk)))
             if self._outgoing and self._seats.reader is not None:
@@ -146,8 +149,8 @@ class Connection:
                     raise copy_of(self.error)
                 bell = self._take_role_or_sit(waiter)
                 if bell is not None:
-                    now = runtime.now()
-                    if not await bell.wait(min(until, now + MAX_SIT_S)) and now >= until:
+                    now = self.time.now()
+                    if not await bell.wait(min(until, now + self.time.at_most(MAX_SIT_S))) and now >= until:
                         return waiter.done
                 elif not await self._read(waiter, until):
                     return waiter.done
@@ -205,7 +208,7 @@ class Connection:
         while not (waiter.done or waiter.is_stirred) and self.error is None:
             look_at = self._vigil.until
             if not await self._poller.wait(write=bool(self._outgoing), until=min(until, look_at)):
-                now = runtime.now()
+                now = self.time.now()
                 if now >= until:
                     return False
                 if now >= look_at and not self._receive():  # a program that stood still itself finds the answer here
@@ -238,7 +241,7 @@ class Connection:
                     self._ended()
                     return True
                 self._protocol.buffer.received(count)
-                self._vigil.heard(runtime.now())
+                self._vigil.heard(self.time.now())
                 while self._protocol.buffer and (reply := self._protocol.next_reply()) is not None:
                     self._dispatch(reply)
             self._seats.ring_due()

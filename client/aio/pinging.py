@@ -22,10 +22,10 @@ def lone_link(target: Target, client_name: str, client_version: str) -> Link:
 async def ping(link: Link, deadline: Deadline) -> Pong:
     """Connect if need be, then take the time of one question and its answer."""
     await link.connection(deadline)
-    started = runtime.now()
+    started = link.time.now()
     reply = (await link.call(Ping(), deadline)).message
     assert isinstance(reply, PingReply)
-    round_trip = timedelta(seconds=runtime.now() - started)
+    round_trip = timedelta(seconds=link.time.now() - started)
     greeting = link.greeting
     assert greeting is not None
     return Pong(link.address, greeting.broker_version, greeting.node_id, from_us(reply.server_time_us), round_trip)

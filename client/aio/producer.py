@@ -38,7 +38,7 @@ from ..process import tell_after_fork
 from ..retry import Retry
 from . import runtime
 from .background import Background
-from .column_sending import AsyncColumnSending, deadline_of
+from .column_sending import AsyncColumnSending
 from .dispatcher import Dispatcher, counted
 from .session import Session
 
@@ -186,11 +186,11 @@ class AsyncProducer(AsyncColumnSending[Taken]):
             priority=priority,
             partition=partition,
             timestamp=timestamp,
-            now_us=runtime.wall_us(),
+            now_us=dispatcher.session.time.wall_us(),
             dedup_id=dedup_id,
             retry=retry,
         )
-        deadline = deadline_of(self._options.max_block)
+        deadline = dispatcher.deadline(self._options.max_block)
         intake = await dispatcher.open(topic, record.partition, record.size, deadline)
         check_size(record.size, intake.rows.limit)
         extras = _extras(record, dedup_id)
@@ -255,7 +255,7 @@ class AsyncProducer(AsyncColumnSending[Taken]):
         dispatcher = background.dispatcher
         dispatcher.reporter.check_not_reporting("flush()")
         try:
-            await dispatcher.flush(deadline_of(limit))
+            await dispatcher.flush(dispatcher.deadline(limit))
         finally:
             background.due_at(dispatcher.buffer.next_due())  # of what came while it was cut
         _raise_failures(dispatcher)
@@ -272,7 +272,8 @@ class AsyncProducer(AsyncColumnSending[Taken]):
                 self._owes_failures = False
                 await _tell_rest(self._background)
             return
-        dispatcher, until = background.dispatcher, deadline_of(limit)
+        dispatcher = background.dispatcher
+        until = dispatcher.deadline(limit)
         try:
             await dispatcher.flush(until)
             while dispatcher.is_needed:  # other threads were in the middle of `send`

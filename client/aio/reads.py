@@ -19,7 +19,6 @@ from ..core.times import DEFAULT, Default, Timeout, timeout_seconds
 from ..core.words import ByWord, HoleWord, OrderWord
 from ..message import AnyMessage, Message, TypedMessage
 from ..message_batch import MessageBatch
-from . import runtime
 from .consumer import AsyncConsumer
 from .reader import Reader
 from .replay import AsyncReplay
@@ -116,7 +115,7 @@ class AsyncReads(Generic[AnyMessage]):
             on_gap=on_gap,
             wait_for_topic=wait_for_topic,
             include_archived=include_archived,
-            now_us=runtime.wall_us(),
+            now_us=self._sessions.time.wall_us(),
         )
         return AsyncConsumer[AnyMessage](self._reader(plan, timeout), self._namespace, decoder)
 
@@ -172,7 +171,7 @@ class AsyncReads(Generic[AnyMessage]):
             ordered=ordered,
             missing=missing,
             include_archived=include_archived,
-            now_us=runtime.wall_us(),
+            now_us=self._sessions.time.wall_us(),
         )
         return AsyncReplay[AnyMessage](self._reader(plan, timeout), decoder)
 
@@ -183,7 +182,7 @@ class AsyncReads(Generic[AnyMessage]):
         return self._sessions.sender().session
 
     def _until(self, timeout: Timeout) -> Deadline:
-        return Deadline.after(timeout_seconds(timeout, self._timeout), runtime.now())
+        return Deadline.after(timeout_seconds(timeout, self._timeout), self._sessions.time.now())
 
     def _reader(self, plan: Plan, timeout: Timeout) -> Reader:
-        return Reader(plan, self._sessions.reader_link(), timeout_seconds(timeout, self._timeout))
+        return Reader(plan, self._sessions.reader_link(), timeout_seconds(timeout, self._timeout), self._sessions.time)

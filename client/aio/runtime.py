@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import select
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -19,7 +20,9 @@ import anyio
 from anyio.lowlevel import EventLoopToken, current_token
 
 from ...protocol.errors import ForkedError, WrongLoopError
+from ..core.url import MemoryServer, Server
 from ..lookup import Address, lookup
+from ..memory import clock_of
 from ..process import generation
 
 Item = TypeVar("Item")
@@ -125,7 +128,7 @@ class Poller:
                 if self._is_woken:
                     await anyio.lowlevel.checkpoint()
                 elif write:
-                    await _readable_or_writable(self._socket)
+                    await readable_or_writable(self._socket)
                 else:
                     await anyio.wait_readable(self._socket)
                 return True
@@ -133,6 +136,14 @@ class Poller:
                 self._scope = None
                 is_woken, self._is_woken = self._is_woken, False
         return is_woken
+
+    def is_ready(self, write: bool) -> bool:
+        """Return whether a wait would end at once."""
+        try:
+            readable, writable, _ = select.select([self._socket], [self._socket] if write else [], [], 0)
+        except (OSError, ValueError):  # closed, or a number that select does not take: whoever waits finds out
+            return True
+        return self._is_woken or bool(readable or writable)
 
     def wake(self) -> None:
         """End the wait in progress, or else the next one."""
@@ -145,7 +156,44 @@ class Poller:
         call_soon(self._home, self.wake)
 
 
-async def _readable_or_writable(sock: socket.socket) -> None:
+class Time:
+    """The clock that a client goes by, and what waits by it: the machine's, or the virtual one of a broker for tests.
+
+    Whoever belongs to a client asks its time, not this module, for `now`, bells and pollers.
+    """
+
+    __slots__ = ("Bell", "Poller", "at_most", "now", "wall_us")
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        wall_us: Callable[[], int],
+        bell: Callable[[], Bell],
+        poller: Callable[[socket.socket], Poller],
+        at_most: Callable[[float], float],
+    ) -> None:
+        self.now = now
+        self.wall_us = wall_us
+        self.Bell = bell
+        self.Poller = poller
+        self.at_most = at_most
+        """After how long to look whether all is well, although nobody said so; on a virtual clock never."""
+
+
+MACHINE = Time(now, wall_us, Bell, Poller, float)
+
+
+def time_of(server: Server | MemoryServer) -> Time:
+    """Return the time of a server's clients."""
+    clock = clock_of(server.name) if isinstance(server, MemoryServer) else None
+    if clock is None:
+        return MACHINE
+    from .virtual import time_on
+
+    return time_on(clock)
+
+
+async def readable_or_writable(sock: socket.socket) -> None:
     async with anyio.create_task_group() as group:
 
         async def readable() -> None:

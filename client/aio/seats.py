@@ -15,9 +15,10 @@ class Seats:
     had a sitting caller woken in vain.
     """
 
-    __slots__ = ("_due", "_sitting", "reader")
+    __slots__ = ("_due", "_sitting", "_time", "reader")
 
-    def __init__(self) -> None:
+    def __init__(self, time: runtime.Time) -> None:
+        self._time = time
         self.reader: Waiter | None = None
         self._sitting: dict[Waiter, None] = {}
         self._due: list[Waiter] = []
@@ -30,7 +31,7 @@ class Seats:
         if self.reader is None or self.reader is waiter:
             self.reader = waiter
             return None
-        bell = runtime.Bell()
+        bell = self._time.Bell()
         waiter.bell = bell
         self._sitting[waiter] = None
         if waiter.done or waiter.is_stirred:

@@ -141,7 +141,7 @@ class Sender:
                 if len(batch.pending) >= MAX_PRODUCES_IN_FLIGHT:
                     await self._collect(batch, deadline)
                 connection = await self._connection(deadline)
-                parcel = parcel_of(chunk, durability, runtime.wall_us(), deadline.at, batch.group)
+                parcel = parcel_of(chunk, durability, self.session.time.wall_us(), deadline.at, batch.group)
                 batch.pending.append((chunk, parcel.deliveries[0]))
                 self.locked(partial(self._submit, connection, topic, parcel))
             while batch.pending:
@@ -184,7 +184,7 @@ class Sender:
                 except ConnectionLostError:
                     pass
                 else:
-                    if runtime.now() >= deadline.at:
+                    if self.session.time.now() >= deadline.at:
                         raise deadline.timed_out(f"no answer from {self._link.address}")
                 connection = await self._link.connection(deadline)
                 delivery.is_stirred = False
@@ -211,7 +211,7 @@ class Sender:
 
     def pump(self, connection: Connection) -> float:
         """Send what the outbox has to send, and return when it is to be asked again; the lock is held."""
-        now = runtime.now()
+        now = self.session.time.now()
         while connection.error is None:
             send = self._outbox.next_send(now)
             if send is None:
@@ -227,7 +227,7 @@ class Sender:
             self._outbox.identified(answer)
         else:
             assert isinstance(answer, ProduceReply | TidelogError)
-            self._outbox.answered(send, answer, runtime.now(), runtime.chance())
+            self._outbox.answered(send, answer, self.session.time.now(), runtime.chance())
             if isinstance(answer, ProduceReply):
                 self.session.directory.seen(answer.metadata_version)
             connection.ring_later(send.parcel.deliveries)

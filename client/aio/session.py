@@ -32,6 +32,7 @@ class Session:
         self.on_interrupted: Callable[[], None] = _nothing
         """Called when somebody was interrupted, and what is known of batches may be half changed: a call that read
         answers, its own or others', or that sent."""
+        self.time = self.link.time
         self._sticky: dict[int, StickyPartitioner] = {}
 
     @property

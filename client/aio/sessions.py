@@ -25,6 +25,7 @@ class Sessions:
         self._target = target
         self._names = (client_name, client_version)
         self._broker = Acquaintance()
+        self.time = runtime.time_of(target.servers[0])
         self._closed: ClosedError | None = None
         self._latest: Sender | None = None
         self._all: dict[runtime.Home, Sender] = {}

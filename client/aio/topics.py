@@ -29,7 +29,6 @@ from ..core.settings import SettingInput, to_settings
 from ..core.times import DEFAULT, Duration, Timeout, seconds
 from ..core.words import ByWord
 from ..topic import Topic, topic_from
-from . import runtime
 from .archived import list_archived
 from .change import change
 from .session import Session
@@ -158,7 +157,7 @@ class AsyncTopics:
         time, that is the partition's end. `include_archived` looks in the archive too. Raises UnknownTopicError,
         ArchiveOffError."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
-        point, order = parse_bound(at, "at", runtime.wall_us()), parse_by(by)
+        point, order = parse_bound(at, "at", session.time.wall_us()), parse_by(by)
         ask = end_query if check_flag("end", end) else start_query
         topic = await session.topic(name, deadline)
         queries = [ask(point, order, topic.id, index) for index in range(topic.partitions)]

@@ -16,7 +16,6 @@ from ...protocol.messages import (
 from ..archived import Age, ArchiveDamage, ArchivedSegment, ArchiveExpiry, ArchiveRun, ExpiredSegment
 from ..core.arguments import check_flag
 from ..core.times import DEFAULT, Timeout, duration_us, to_us
-from . import runtime
 from .archived import list_archived
 from .change import change
 from .topics import Owner
@@ -66,7 +65,9 @@ class Archive:
         """Remove from the archive, finally, what was appended to a topic before a time and is no longer in its log."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         before_us = (
-            runtime.wall_us() - abs(duration_us(before)) if isinstance(before, timedelta) else to_us(before, "before")
+            session.time.wall_us() - abs(duration_us(before))
+            if isinstance(before, timedelta)
+            else to_us(before, "before")
         )
         full_name, is_trial = session.directory.full_name(topic), check_flag("dry_run", dry_run)
         request = ExpireArchive(full_name, before_us, dry_run=is_trial)

@@ -17,7 +17,7 @@ from ..core.intake import Intake
 from ..core.ledger import Mark
 from ..core.rows import Rows
 from . import runtime
-from .dispatcher import Dispatcher, moment
+from .dispatcher import Dispatcher
 
 BUSY_S = 0.005
 """So long after a batch was full the sender is taken to be at it still, and to take answers in itself. A background
@@ -41,7 +41,7 @@ class Background:
         self.dispatcher = dispatcher
         self._ready = ready
         self._is_running = False
-        self._bell = runtime.Bell()
+        self._bell = dispatcher.session.time.Bell()
         self._mark: Mark | None = None
         """While it waits for answers."""
         self._wakes_at = 0.0
@@ -111,7 +111,7 @@ class Background:
 
     def tend(self) -> float:
         """Do what is due; return when to look again."""
-        dispatcher, now = self.dispatcher, moment()
+        dispatcher, now = self.dispatcher, self.dispatcher.moment()
         buffer, ledger = dispatcher.buffer, dispatcher.ledger
         if buffer.next_due() <= now.at:
             dispatcher.locked(partial(buffer.cut_due, now))
@@ -132,11 +132,11 @@ class Background:
         finally:
             self._mark, self._wakes_at = None, 0.0
             ledger.leave(mark)
-        return runtime.now()
+        return dispatcher.session.time.now()
 
     def lie_down(self, until: float) -> runtime.Bell:
         """Return what wakes it before `until`; it rings already if there is something to do before."""
-        bell = self._bell = runtime.Bell()
+        bell = self._bell = self.dispatcher.session.time.Bell()
         self._wakes_at = until
         dispatcher = self.dispatcher
         is_waited_for = until == math.inf and dispatcher.ledger.open

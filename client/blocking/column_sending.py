@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -17,7 +16,6 @@ from ..codec import Encoder, Taken, encoded_columns
 from ..core.columns import Columns
 from ..core.contents import ColumnContents
 from ..core.data import Data
-from ..core.deadline import Deadline
 from ..core.given import Arrow
 from ..core.producing import ProducerOptions
 from ..core.record import DedupId
@@ -50,9 +48,9 @@ class ColumnSending(ABC, Generic[Taken]):
         headers: Iterable[HeadersInput | None] | Arrow | None = None,
         priority: int | Sequence[int] | Arrow = 4,
         partition: int | Sequence[int] | Arrow | None = None,
-        retry: Retry | Sequence[Retry | None] | None = None,
         timestamps: Iterable[datetime] | npt.NDArray[np.datetime64] | Arrow | None = None,
         dedup_ids: Iterable[DedupId | None] | Arrow | None = None,
+        retry: Retry | Sequence[Retry | None] | None = None,
     ) -> None:
         """Take many messages, each column with one entry for each value, as `produce_many` does; they go out at once,
         behind what was sent before.
@@ -71,11 +69,11 @@ class ColumnSending(ABC, Generic[Taken]):
             headers=headers,
             priority=priority,
             partition=partition,
-            retry=retry,
             timestamps=timestamps,
             dedup_ids=dedup_ids,
+            retry=retry,
         )
-        deadline = deadline_of(self._options.max_block)
+        deadline = dispatcher.deadline(self._options.max_block)
         intake = dispatcher.open(topic, columns.highest_partition, columns.largest, deadline)
         found = intake.topic
         columns.check_sizes(intake.rows.limit)
@@ -91,8 +89,3 @@ class ColumnSending(ABC, Generic[Taken]):
                 raise with_details(error, taken=taken) from None
             taken += len(portion)
         background.hurry(intake)
-
-
-def deadline_of(limit: float) -> Deadline:
-    """Return until when something may take that begins now."""
-    return Deadline.after(None if limit == math.inf else limit, runtime.now())

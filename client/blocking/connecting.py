@@ -10,9 +10,10 @@ import socket
 from ...protocol.errors import NotATidelogBrokerError, TidelogError
 from ...protocol.limits import KIB, MAX_UNAUTHENTICATED_BYTES
 from ...protocol.messages import BrokerLimits, Hello, HelloReply
+from .. import memory
 from ..core.deadline import Deadline
 from ..core.greeting import cannot_reach
-from ..core.url import Server
+from ..core.url import MemoryServer, Server
 from . import runtime
 from .connection import Connection
 
@@ -26,16 +27,18 @@ LARGEST_FRAME_LIMIT = 1024 * 1024 * KIB
 
 
 def connect(
-    server: Server,
+    server: Server | MemoryServer,
     lock: runtime.Lock,
     deadline: Deadline,
     client_name: str,
     client_version: str,
     quiet_s: float,
+    time: runtime.Time,
 ) -> tuple[Connection, HelloReply]:
     """Return a connection that was greeted, and how. Raises CannotConnectError, NotATidelogBrokerError,
     TimedOutError when something listens but does not greet, or what the broker refuses the greeting with."""
-    connection = Connection(_open(server, deadline), str(server), lock, MAX_UNAUTHENTICATED_BYTES)
+    sock = memory.connect(server.name) if isinstance(server, MemoryServer) else _open(server, deadline)
+    connection = Connection(sock, str(server), lock, MAX_UNAUTHENTICATED_BYTES, time)
     try:
         reply = connection.call(Hello(client_name, client_version), deadline.at)
         if reply is None:
@@ -52,7 +55,7 @@ def connect(
     return connection, greeting
 
 
-def _no_greeting(server: Server, deadline: Deadline) -> TidelogError:
+def _no_greeting(server: Server | MemoryServer, deadline: Deadline) -> TidelogError:
     return deadline.timed_out(f"connected to {server}, but no greeting")
 
 

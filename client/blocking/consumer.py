@@ -72,7 +72,7 @@ class Consumer(Generic[AnyMessage]):
         """Return 1 to `max_messages` messages, or none when `timeout` passed, `stop()` was called or the end is
         reached."""
         most = check_count("max_messages", max_messages, 1)
-        until = math.inf if timeout is None else runtime.now() + seconds("timeout", timeout)
+        until = math.inf if timeout is None else self._reader.time.now() + seconds("timeout", timeout)
         received: list[AnyMessage] = []
         items = self._items_until(until)
         while items is not None:
@@ -110,7 +110,7 @@ class Consumer(Generic[AnyMessage]):
 
     def seek_to_time(self, moment: datetime | timedelta) -> None:
         """Go on, in every partition, at the first message appended at or after a time."""
-        point = parse_bound(moment, "moment", runtime.wall_us())
+        point = parse_bound(moment, "moment", self._reader.time.wall_us())
         if not isinstance(point, Moment):
             raise TypeError(f"moment: expected a datetime or a timedelta, found {moment!r}")
         seek_all(self._reader.inquiry(), point)
@@ -159,7 +159,7 @@ class Consumer(Generic[AnyMessage]):
         if batch is not None and left:  # the rest of one that was begun message by message
             self._hand.drop()
             return batch[len(batch) - left :]
-        return self._batch_until(runtime.now() + idle_s)
+        return self._batch_until(self._reader.time.now() + idle_s)
 
     def _next_items(self) -> Iterator[AnyMessage] | None:
         return self._items_until(math.inf)
@@ -216,7 +216,8 @@ class _Limited(Generic[AnyMessage]):
         """Return the next list's iterator, or one that ends at the limit."""
         if self._left <= 0:
             return None
-        items = self._consumer._items_until(runtime.now() + self._idle_s)  # pyright: ignore[reportPrivateUsage]
+        until = self._consumer._reader.time.now() + self._idle_s  # pyright: ignore[reportPrivateUsage]
+        items = self._consumer._items_until(until)  # pyright: ignore[reportPrivateUsage]
         return items if items is None or self._left == math.inf else self._counted(items)
 
     def _counted(self, items: Iterator[AnyMessage]) -> Iterator[AnyMessage]:

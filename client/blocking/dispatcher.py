@@ -55,6 +55,7 @@ class Dispatcher:
         on_delivery: Callable[[DeliveryReport], object] | None,
     ) -> None:
         self.session = session
+        self._time = session.time
         self.sender = Sender(session)
         self.buffer = Buffer(options, session.outbox, session.directory, reports=on_delivery is not None)
         self.ledger = self.buffer.ledger
@@ -75,6 +76,14 @@ class Dispatcher:
     def to_report(self) -> deque[Consignment]:
         """What is answered and not reported."""
         return self.ledger.to_report
+
+    def moment(self) -> Now:
+        """Return what time it is."""
+        return Now(self._time.now(), self._time.wall_us())
+
+    def deadline(self, limit: float) -> Deadline:
+        """Return until when something may take that begins now."""
+        return Deadline.after(None if limit == math.inf else limit, self._time.now())
 
     def reported(self, batch: Consignment) -> None:
         """The user was told of a batch."""
@@ -99,7 +108,7 @@ class Dispatcher:
         """Cut a topic's messages, send what can be sent, and take in what answers there are."""
         self.locked(partial(self._cut_and_pump, intake))
         self.take_in()
-        self.shipped_at = runtime.now()
+        self.shipped_at = self._time.now()
 
     def make_room(self, intake: Intake, size: int, append: Callable[[], None], deadline: Deadline) -> None:
         """Call `append` once there is room for a message of this size. Raises BufferFullError at the deadline."""
@@ -108,7 +117,7 @@ class Dispatcher:
 
     def send_columns(self, intake: Intake, rows: ColumnContents, deadline: Deadline) -> None:
         """Send columns once there is room for them. Raises BufferFullError at the deadline, and ClosedError."""
-        self._have_taken(intake, rows.shown, lambda: self.buffer.take_columns(intake, rows, moment()), deadline)
+        self._have_taken(intake, rows.shown, lambda: self.buffer.take_columns(intake, rows, self.moment()), deadline)
         self.ship(intake)
         self.reporter.report()
 
@@ -126,7 +135,7 @@ class Dispatcher:
         self.ledger.wait_for_room(mark)
         try:
             while not self.locked(take):
-                if runtime.now() >= deadline.at:
+                if self._time.now() >= deadline.at:
                     raise BufferFullError(
                         f"no room for {what} within {deadline.seconds:g} s: {self.ledger.bytes}"
                         f" bytes wait for an answer, and buffer_bytes is {self._options.buffer_bytes}",
@@ -137,13 +146,13 @@ class Dispatcher:
             self.ledger.leave(mark)
 
     def _take(self, intake: Intake, size: int, append: Callable[[], None]) -> bool:
-        if not self.buffer.admit(intake, size, moment()):
+        if not self.buffer.admit(intake, size, self.moment()):
             return False
         append()
         return True
 
     def _cut_and_pump(self, intake: Intake) -> None:
-        self.buffer.cut(intake, moment())
+        self.buffer.cut(intake, self.moment())
         self._pump()
 
     def pump_and_take_in(self) -> None:
@@ -173,7 +182,7 @@ class Dispatcher:
     def advance(self, mark: Mark, until: float) -> None:
         """Go on until `mark` is done or there is something else to do, `until` at the latest."""
         mark.is_stirred = False
-        now = runtime.now()
+        now = self._time.now()
         self.locked(partial(self._give_up_late, now))
         self.reporter.report()
         if mark.done:
@@ -192,17 +201,17 @@ class Dispatcher:
             self._trouble = error
         except TidelogError as error:  # a stranger at the address, say: it may be the broker again in a while
             self._trouble = error
-            runtime.Bell().wait(min(at, now + self._backoff.pause(runtime.chance())))
+            self._time.Bell().wait(min(at, now + self._backoff.pause(runtime.chance())))
 
     def flush(self, deadline: Deadline) -> None:
         """Cut everything, and go on until it is answered and reported. Raises TimedOutError."""
-        waiting = self.locked(partial(self.buffer.cut_all, moment()))
+        waiting = self.locked(partial(self.buffer.cut_all, self.moment()))
         while True:
             mark = Mark()
             self.locked(partial(self.ledger.wait_for_all, mark))
             try:
                 while not mark.done:
-                    if runtime.now() >= deadline.at:
+                    if self._time.now() >= deadline.at:
                         raise TimedOutError(
                             f"not answered within {deadline.seconds:g} s: {counted(self.ledger.unanswered, 'message')}"
                         )
@@ -211,7 +220,7 @@ class Dispatcher:
                 self.ledger.leave(mark)
             if not waiting:
                 return
-            waiting = [intake for intake in waiting if not self.locked(partial(self.buffer.cut, intake, moment()))]
+            waiting = [intake for intake in waiting if not self.locked(partial(self.buffer.cut, intake, self.moment()))]
 
     def _give_up_late(self, now: float) -> None:
         for batch in self.ledger.expired(now):
@@ -231,7 +240,7 @@ class Dispatcher:
     def give_up_all(self, why: str) -> None:
         """Give up everything that is not answered, for good."""
         self._give_up_open(why)  # what came back holds up the messages behind it
-        self.buffer.cut_all(moment())
+        self.buffer.cut_all(self.moment())
         self._give_up_open(why)
         self.buffer.is_closed = True
 
@@ -283,8 +292,3 @@ def because(what: str, reason: TidelogError) -> TidelogError:
 def counted(count: int, what: str) -> str:
     """Return a number of things in words."""
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def moment() -> Now:
-    """Return what time it is."""
-    return Now(runtime.now(), runtime.wall_us())

@@ -28,7 +28,7 @@ class Frame(Reader):
     def __init__(self, resolved: Reader) -> None:
         from ..arrow import Gathering
 
-        super().__init__(resolved._plan, resolved._line.make_link, resolved._timeout)
+        super().__init__(resolved._plan, resolved._line.make_link, resolved._timeout, resolved.time)
         self.positions.adopt(resolved.positions)
         self._is_open = True
         self._gathering = Gathering()

@@ -23,7 +23,7 @@ from ...protocol.errors import (
 from ...protocol.messages import HelloReply, Message
 from ..core.backoff import Backoff
 from ..core.deadline import Deadline
-from ..core.url import Server
+from ..core.url import MemoryServer, Server
 from . import runtime
 from .connecting import connect
 from .connection import MAX_SIT_S, Connection, Reply, copy_of
@@ -57,7 +57,7 @@ class Link:
 
     def __init__(
         self,
-        servers: tuple[Server, ...],
+        servers: tuple[Server | MemoryServer, ...],
         client_name: str,
         client_version: str,
         lock: runtime.Lock,
@@ -65,6 +65,7 @@ class Link:
         broker: Acquaintance,
         on_lost: Callable[[], None] = _nothing,
     ) -> None:
+        self.time = time = runtime.time_of(servers[0])
         self.greeting: HelloReply | None = None
         self._servers = servers
         self._names = (client_name, client_version)
@@ -78,7 +79,7 @@ class Link:
         self._closed: TidelogError | None = None
         self._turn: runtime.Bell | None = None
         """Of the one who connects."""
-        self._ended = runtime.Bell()
+        self._ended = time.Bell()
         self._backoff = Backoff()
         self._lost_at = 0.0
 
@@ -105,7 +106,7 @@ class Link:
         current = self._current
         if current is not None and current.error is None:
             return current
-        turn = runtime.Bell()
+        turn = self.time.Bell()
         try:
             while True:
                 other = self._take_turn(turn)
@@ -114,8 +115,8 @@ class Link:
                     return current
                 if other is None:
                     return self._connect(deadline)
-                now = runtime.now()
-                if not other.wait(min(deadline.at, now + MAX_SIT_S)) and now >= deadline.at:
+                now = self.time.now()
+                if not other.wait(min(deadline.at, now + self.time.at_most(MAX_SIT_S))) and now >= deadline.at:
                     raise deadline.timed_out(f"no connection to {self.address}")
         finally:
             try:
@@ -203,17 +204,17 @@ class Link:
             try:
                 return self._try_servers(deadline)
             except _PASSING as error:
-                is_over = isinstance(error, TimedOutError) and runtime.now() >= deadline.at
+                is_over = isinstance(error, TimedOutError) and self.time.now() >= deadline.at
                 if is_over or not self._broker.has_answered:
                     raise
-                pause_until, reason = runtime.now() + self._backoff.pause(runtime.chance()), str(error)
+                pause_until, reason = self.time.now() + self._backoff.pause(runtime.chance()), str(error)
 
     def _take_leave(self, broken: Connection) -> float:
         """Say that a connection is lost; return until when to wait before the next."""
         if self._closed is None:
             log.warning("%s; reconnecting", broken.error)
         self._on_lost()
-        self._lost_at = runtime.now()
+        self._lost_at = self.time.now()
         if broken.replies > 1:
             self._backoff.reset()
             return 0.0
@@ -228,9 +229,9 @@ class Link:
     def _try_servers(self, deadline: Deadline) -> Connection:
         problem: TidelogError | None = None
         for server in self._servers:
-            until = min(deadline, Deadline.after(CONNECT_TIMEOUT_S, runtime.now()), key=lambda each: each.at)
+            until = min(deadline, Deadline.after(CONNECT_TIMEOUT_S, self.time.now()), key=lambda each: each.at)
             try:
-                connection, self.greeting = connect(server, self._lock, until, *self._names, self._quiet_s)
+                connection, self.greeting = connect(server, self._lock, until, *self._names, self._quiet_s, self.time)
             except _PASSING as error:
                 problem = error if problem is None else _both(problem, error)
                 continue
@@ -244,7 +245,7 @@ class Link:
             connection.fail(self._closed)
             raise copy_of(self._closed)
         if self._has_connected:
-            away = runtime.now() - self._lost_at
+            away = self.time.now() - self._lost_at
             log.warning("connected to %s again after %.1f s", connection.address, away)
         self._has_connected = self._broker.has_answered = True
         self._last_address = connection.address

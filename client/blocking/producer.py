@@ -39,7 +39,7 @@ from ..process import tell_after_fork
 from ..retry import Retry
 from . import runtime
 from .background import Background
-from .column_sending import ColumnSending, deadline_of
+from .column_sending import ColumnSending
 from .dispatcher import Dispatcher, counted
 from .session import Session
 
@@ -187,11 +187,11 @@ class Producer(ColumnSending[Taken]):
             priority=priority,
             partition=partition,
             timestamp=timestamp,
-            now_us=runtime.wall_us(),
+            now_us=dispatcher.session.time.wall_us(),
             dedup_id=dedup_id,
             retry=retry,
         )
-        deadline = deadline_of(self._options.max_block)
+        deadline = dispatcher.deadline(self._options.max_block)
         intake = dispatcher.open(topic, record.partition, record.size, deadline)
         check_size(record.size, intake.rows.limit)
         extras = _extras(record, dedup_id)
@@ -256,7 +256,7 @@ class Producer(ColumnSending[Taken]):
         dispatcher = background.dispatcher
         dispatcher.reporter.check_not_reporting("flush()")
         try:
-            dispatcher.flush(deadline_of(limit))
+            dispatcher.flush(dispatcher.deadline(limit))
         finally:
             background.due_at(dispatcher.buffer.next_due())  # of what came while it was cut
         _raise_failures(dispatcher)
@@ -273,7 +273,8 @@ class Producer(ColumnSending[Taken]):
                 self._owes_failures = False
                 _tell_rest(self._background)
             return
-        dispatcher, until = background.dispatcher, deadline_of(limit)
+        dispatcher = background.dispatcher
+        until = dispatcher.deadline(limit)
         try:
             dispatcher.flush(until)
             while dispatcher.is_needed:  # other threads were in the middle of `send`

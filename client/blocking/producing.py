@@ -45,7 +45,7 @@ class Producing(Generic[AnyMessage]):
 
     def deadline(self, timeout: Timeout) -> Deadline:
         """Return until when a call that begins now may take."""
-        return Deadline.after(timeout_seconds(timeout, self._timeout), runtime.now())
+        return Deadline.after(timeout_seconds(timeout, self._timeout), self._sessions.time.now())
 
     @overload
     def produce(
@@ -111,7 +111,7 @@ class Producing(Generic[AnyMessage]):
             priority=priority,
             partition=partition,
             timestamp=timestamp,
-            now_us=runtime.wall_us(),
+            now_us=self._sessions.time.wall_us(),
             dedup_id=dedup_id,
             retry=retry,
         )

@@ -90,11 +90,12 @@ class _Line:
 class Reader:
     """One pass over the partitions of a plan. One thread at a time pulls; any may call `stop`."""
 
-    def __init__(self, plan: Plan, make_link: Callable[[], Link], timeout: float | None) -> None:
+    def __init__(self, plan: Plan, make_link: Callable[[], Link], timeout: float | None, time: runtime.Time) -> None:
         self.positions = positions_of(plan)
         self._plan = plan
         self._line = _Line(make_link, f"the {plan.what} has ended")
         self._timeout = timeout
+        self.time = time
         self._home: runtime.Home | None = None
         self._is_open = self._is_stopped = False
         self._closed: ClosedError | None = None
@@ -229,7 +230,7 @@ class Reader:
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
-            self._sleep(runtime.now() + TOPIC_POLL_S)
+            self._sleep(self.time.now() + TOPIC_POLL_S)
             if self._is_stopped:
                 return
             metadata = find_topics(link, self._plan, NEVER)
@@ -241,7 +242,7 @@ class Reader:
     def _advance(self, until: float) -> bool:
         """Take in the next answer, asking if need be; return False at `until` or after `stop`."""
         if self.positions.is_empty:
-            self._sleep(min(until, runtime.now() + TOPIC_POLL_S))
+            self._sleep(min(until, self.time.now() + TOPIC_POLL_S))
             self._refresh(until)
             return self._may_go_on(until)
         flight = self._fly(until)
@@ -254,7 +255,7 @@ class Reader:
             return not self._is_stopped
         reply = flight.call.reply
         if reply is None:
-            if runtime.now() >= flight.give_up_at:
+            if self.time.now() >= flight.give_up_at:
                 flight.connection.fail(ConnectionLostError(f"lost {flight.connection.address} (no answer)"))
             return self._may_go_on(until)
         self._flight = None
@@ -289,7 +290,7 @@ class Reader:
         try:
             connection = link.connection(Deadline(until, None if until == math.inf else self._timeout))
         except (CannotConnectError, TimedOutError):
-            if link.has_connected and runtime.now() >= until:
+            if link.has_connected and self.time.now() >= until:
                 return None
             raise
         except ClosedError:
@@ -313,19 +314,21 @@ class Reader:
             call = connection.send(sent.message)
         except TidelogError:
             return None
-        self._flight = _Flight(sent, connection, call, runtime.now() + max_wait_us / 1_000_000 + LATE_S)
+        self._flight = _Flight(
+            sent, connection, call, self.time.now() + self.time.at_most(max_wait_us / 1_000_000 + LATE_S)
+        )
         return self._flight
 
     def _pause(self, until: float) -> bool:
-        self._sleep(min(until, runtime.now() + self._backoff.pause(runtime.chance())))
+        self._sleep(min(until, self.time.now() + self._backoff.pause(runtime.chance())))
         return self._may_go_on(until)
 
     def _may_go_on(self, until: float) -> bool:
-        return not self._is_stopped and runtime.now() < until
+        return not self._is_stopped and self.time.now() < until
 
     def _sleep(self, until: float) -> None:
         """Wait until then, or until someone resumes, seeks or stops."""
-        self._bell = runtime.Bell()
+        self._bell = self.time.Bell()
         if not self._is_stopped:
             self._bell.wait(until)
         self._bell = None
@@ -336,7 +339,7 @@ class Reader:
             find_new(Inquiry(self._line.pick_up(), self._plan, self.positions, Deadline(until, None)))
 
     def _deadline(self) -> Deadline:
-        return Deadline.after(self._timeout, runtime.now())
+        return Deadline.after(self._timeout, self.time.now())
 
 
 def _warn(skipped: Skipped) -> None:

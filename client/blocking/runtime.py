@@ -19,7 +19,9 @@ from itertools import chain
 from typing import TypeVar
 
 from ...protocol.errors import ForkedError
+from ..core.url import MemoryServer, Server
 from ..lookup import Address, lookup
+from ..memory import clock_of
 from ..process import generation
 
 Item = TypeVar("Item")
@@ -145,6 +147,10 @@ class Poller:
             if left <= 0:
                 return False
 
+    def wait_for(self, *, write: bool, seconds: float) -> bool:
+        """Do the same for so long by the machine's clock, whatever the time of the client is."""
+        return Poller.wait(self, write=write, until=now() + seconds)
+
     def _slept(self) -> None:
         try:
             os.eventfd_read(self._wake_fd)
@@ -158,6 +164,43 @@ class Poller:
     def wake_from_anywhere(self) -> None:
         """Do the same from another thread or a signal handler."""
         self.wake()
+
+
+class Time:
+    """The clock that a client goes by, and what waits by it: the machine's, or the virtual one of a broker for tests.
+
+    Whoever belongs to a client asks its time, not this module, for `now`, bells and pollers.
+    """
+
+    __slots__ = ("Bell", "Poller", "at_most", "now", "wall_us")
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        wall_us: Callable[[], int],
+        bell: Callable[[], Bell],
+        poller: Callable[[socket.socket], Poller],
+        at_most: Callable[[float], float],
+    ) -> None:
+        self.now = now
+        self.wall_us = wall_us
+        self.Bell = bell
+        self.Poller = poller
+        self.at_most = at_most
+        """After how long to look whether all is well, although nobody said so; on a virtual clock never."""
+
+
+MACHINE = Time(now, wall_us, Bell, Poller, float)
+
+
+def time_of(server: Server | MemoryServer) -> Time:
+    """Return the time of a server's clients."""
+    clock = clock_of(server.name) if isinstance(server, MemoryServer) else None
+    if clock is None:
+        return MACHINE
+    from .virtual import time_on
+
+    return time_on(clock)
 
 
 def resolve(host: str, port: int, until: float) -> list[Address] | None:

@@ -1,10 +1,12 @@
 """Where to connect, as people write it: `tidelog://[token@]host[:9440][,host2]/[namespace]`, or just `host:port`.
 
-`tidelogs://` means TLS. Nothing here resolves a name or opens a connection.
+`tidelogs://` means TLS, `memory://NAME` a broker inside this process. Nothing here resolves a name or opens a
+connection.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +17,7 @@ from .arguments import check_flag, check_text, encoded, listed
 
 DEFAULT_PORT = 9440
 DEFAULT_HOST = "localhost"
+_MEMORY_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 _FORM = "tidelog://host:9440/namespace, or host:port"
 
 
@@ -30,10 +33,20 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryServer:
+    """A broker inside this process, by its name in `client.memory`."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"memory://{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """The servers to try, in order, and what to say there."""
 
-    servers: tuple[Server, ...]
+    servers: tuple[Server | MemoryServer, ...]
     namespace: str = DEFAULT_NAMESPACE
     token: str | None = None
     tls: bool = False
@@ -68,6 +81,8 @@ def parse_url(text: str) -> Target:
     scheme, separator, rest = text.strip().partition("://")
     if not separator:
         scheme, rest = "tidelog", text.strip()
+    if scheme.lower() == "memory":
+        return _parse_memory(text, rest)
     if scheme.lower() not in ("tidelog", "tidelogs"):
         raise ValueError(f"expected {_FORM}, found {text!r}")
     authority, _, path = rest.partition("/")
@@ -76,6 +91,15 @@ def parse_url(text: str) -> Target:
     namespace = path.rstrip("/") or DEFAULT_NAMESPACE
     check_namespace(namespace)
     return Target(servers, namespace, token if at else None, scheme.lower() == "tidelogs")
+
+
+def _parse_memory(text: str, rest: str) -> Target:
+    name, _, path = rest.partition("/")
+    if not _MEMORY_NAME.fullmatch(name):
+        raise ValueError(f"expected memory://NAME as the url of a broker in this process has it, found {text!r}")
+    namespace = path.rstrip("/") or DEFAULT_NAMESPACE
+    check_namespace(namespace)
+    return Target((MemoryServer(name),), namespace)
 
 
 def check_namespace(namespace: str) -> None:

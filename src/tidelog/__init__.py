@@ -75,14 +75,15 @@ if TYPE_CHECKING:
         UnknownTopicError,
         UnknownTopicIdError,
         UnsupportedError,
+        WouldBlockForever,
         WrongLoopError,
     )
     from .client.headers import Headers
     from .client.health import Health, Pong
     from .client.message import Message, TypedMessage
     from .client.message_batch import MessageBatch
-    from .client.priority import Priority
     from .client.message_state import Failure, MessageState
+    from .client.priority import Priority
     from .client.receipt import Receipt, ReceiptBatch
     from .client.retry import Backoff, Retry
     from .client.stopping import stop_on_signals
@@ -121,8 +122,8 @@ __all__ = [
     "DiskFullError",
     "ExpiredSegment",
     "FailedMessage",
-    "ForkedError",
     "Failure",
+    "ForkedError",
     "Headers",
     "Health",
     "InternalError",
@@ -132,8 +133,8 @@ __all__ = [
     "LogFencedError",
     "Message",
     "MessageBatch",
-    "MessageTooLargeError",
     "MessageState",
+    "MessageTooLargeError",
     "NotATidelogBrokerError",
     "NotFoundError",
     "OffsetOutOfRangeError",
@@ -169,6 +170,7 @@ __all__ = [
     "UnknownTopicError",
     "UnknownTopicIdError",
     "UnsupportedError",
+    "WouldBlockForever",
     "WrongLoopError",
     "__version__",
     "stop_on_signals",
@@ -188,14 +190,14 @@ _HOMES = {
     "Consumer": "client.blocking.consumer",
     "DeliveryReport": "client.delivery",
     "ExpiredSegment": "client.archived",
+    "Failure": "client.message_state",
     "Headers": "client.headers",
     "Health": "client.health",
-    "Failure": "client.message_state",
     "Message": "client.message",
     "MessageBatch": "client.message_batch",
+    "MessageState": "client.message_state",
     "Pong": "client.health",
     "Priority": "client.priority",
-    "MessageState": "client.message_state",
     "Producer": "client.blocking.producer",
     "ProducerStatistics": "client.delivery",
     "Receipt": "client.receipt",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidelog.client.blocking import runtime
 from tidelog.client.blocking.seats import Seats
 from tidelog.client.core.waiter import Waiter
 
@@ -23,7 +24,7 @@ class Bell:
 
 def seated(count: int) -> tuple[Seats, Waiter, list[Waiter], list[Bell]]:
     """Return seats with a reader and `count` callers that sit, each with a bell to look at."""
-    seats, reader = Seats(), Waiter()
+    seats, reader = Seats(runtime.MACHINE), Waiter()
     assert seats.take(reader) is None
     sitting, bells = [Waiter() for _ in range(count)], [Bell() for _ in range(count)]
     for waiter, bell in zip(sitting, bells, strict=True):

@@ -1,0 +1,283 @@
+"""The clock of a broker for tests, as its clients see it: time passes when somebody says so, or when everybody waits.
+
+Theory of operation. Every wait of a client of such a broker is entered here while it lasts. Who waits and finds
+nothing `rests`; whoever rests when nobody else can do anything moves the time:
+
+    rest --something is there, for this wait or another--------------------> back, look
+         --another thread works: it may send, or advance the clock----------> back, sleep a little
+         --all wait, and a timeout ends or the broker has work at a time----> the clock jumps there
+         --all wait, and nothing will ever happen---------------------------> WouldBlockForever
+
+"All" is every thread of the program: one that rests here, one that waits for another thread without a timeout (a
+join, a future), or a pool's thread that has nothing to do. A task rests when all tasks of its event loop are blocked.
+The broker's housekeeping (retention, idle connections, the turns of a fetch that waits) is no reason to jump: it would
+be one for ever. While another thread works, a wait with a timeout ends after that in real time at the latest.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Protocol
+
+from ..protocol.errors import WouldBlockForever
+
+MAX_JUMPS = 2_000
+"""In one wait without a timeout; then what happens at these times (a lease renewed again and again) will not end it."""
+
+FIRST_LOOK_S = 0.001
+"""What a broker answers comes within this, mostly, and nobody needs to ask whether all wait."""
+
+LOOK_S = 0.005
+"""How often a thread looks again while another works."""
+
+CALM_S = 5.0
+"""How long `advance` waits for the client's own threads to do what is due."""
+
+GRACE_S = 0.05
+"""How long `advance` waits for the program's own threads that it woke; they may be doing anything."""
+
+INTERNAL = "tidelog-"
+"""What the names of the client's own threads and tasks begin with: their waits never raise, nor do they move time."""
+
+_POOLS = ("concurrent/futures/thread.py", "trio/_core/_thread_cache.py", "anyio/_backends/_asyncio.py")
+_SERVERS = ("tidelog-broker", "tidelog-sync")
+
+
+class Engine(Protocol):
+    """The broker behind a clock; its methods are called by one thread at a time, none of them the broker's own."""
+
+    def now_us(self) -> int:
+        """Return the monotonic time."""
+        ...
+
+    def wall_us(self) -> int:
+        """Return the wall time."""
+        ...
+
+    def settle(self) -> None:
+        """Return once the broker has nothing to do at this time: what it was sent is answered."""
+        ...
+
+    def next_due_us(self) -> int | None:
+        """Return when the next of all deadlines of the broker is due."""
+        ...
+
+    def next_work_us(self) -> int | None:
+        """Return the same, housekeeping left out."""
+        ...
+
+    def pass_until(self, us: int, is_noticed: Callable[[], bool]) -> None:
+        """Let time pass and do what is due, in order; up to `us`, or to when `is_noticed` says that clients got
+        something."""
+        ...
+
+
+class Wait:
+    """One wait in progress."""
+
+    __slots__ = ("began", "began_real", "is_internal", "is_ready", "jumps", "thread", "until", "wake")
+
+    def __init__(
+        self, until: float, now: float, is_internal: bool, is_ready: Callable[[], bool], wake: Callable[[], None]
+    ) -> None:
+        self.until = until
+        self.began = now
+        self.began_real = time.monotonic()
+        self.is_internal = is_internal
+        self.is_ready = is_ready
+        """Whether what it waits for is there; asked by other threads."""
+        self.wake = wake
+        """Makes it look at the time again; called by other threads."""
+        self.thread = threading.get_ident()
+        self.jumps = 0
+
+    def __repr__(self) -> str:
+        return f"<Wait of thread {self.thread} until {self.until}>"
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it took as long as it would against a broker on the machine's clock."""
+        return not self.is_internal and time.monotonic() - self.began_real >= self.until - self.began
+
+
+class VirtualClock:
+    """The time of one broker's clients."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._waits: dict[Wait, None] = {}
+        self._lock = threading.Lock()
+        self._moving = threading.RLock()
+        """Held by whoever lets time pass."""
+
+    def __repr__(self) -> str:
+        return f"<VirtualClock at {self.now():.6f}, {len(self._waits)} wait>"
+
+    def now(self) -> float:
+        """Return the monotonic time in seconds."""
+        return self._engine.now_us() / 1e6
+
+    def wall_us(self) -> int:
+        """Return the wall time."""
+        return self._engine.wall_us()
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    def begin(self, wait: Wait) -> None:
+        """Enter a wait."""
+        with self._lock:
+            self._waits[wait] = None
+
+    def end(self, wait: Wait) -> None:
+        """It is over."""
+        with self._lock:
+            self._waits.pop(wait, None)
+
+    def wait(self, wait: Wait, sleep: Callable[[float], bool]) -> bool:
+        """Wait in a thread: `sleep(seconds)` sleeps for real and returns whether what is waited for is there. Returns
+        False when the time is over. Raises WouldBlockForever."""
+        self.begin(wait)
+        try:
+            pause = 0.0
+            while True:
+                if sleep(pause):
+                    return True
+                if self.now() >= wait.until:
+                    return False
+                pause = (0.0 if self.rest(wait) else LOOK_S) if pause else FIRST_LOOK_S
+        finally:
+            self.end(wait)
+
+    def rest(self, wait: Wait) -> bool:
+        """Let time pass if all that the caller and everybody else can do is wait; return whether there is something to
+        look at. Raises WouldBlockForever."""
+        if wait.is_internal or not self._moving.acquire(blocking=False):
+            return False
+        try:
+            self._engine.settle()
+            waits = self._all()
+            if any(each.is_ready() for each in waits):
+                return wait.is_ready()
+            if not self._all_wait(waits):
+                return self._pass_overdue(wait)
+            self._jump(wait, waits)
+            return True
+        finally:
+            self._moving.release()
+
+    def _jump(self, wait: Wait, waits: list[Wait]) -> None:
+        work_us = self._engine.next_work_us()
+        moment = min(each.until for each in waits)
+        if work_us is not None:
+            moment = min(moment, work_us / 1e6)
+        wait.jumps += 1
+        if moment == math.inf or (wait.until == math.inf and wait.jumps > MAX_JUMPS):
+            raise WouldBlockForever(_why(wait))
+        self._pass_until(moment)
+
+    def _pass_overdue(self, wait: Wait) -> bool:
+        if wait.until < math.inf and wait.is_overdue:
+            self._pass_until(wait.until)
+            return True
+        return False
+
+    def _pass_until(self, moment: float) -> None:
+        self._engine.pass_until(math.ceil(moment * 1e6), self._is_noticed)
+        now = self.now()
+        for each in self._all():
+            if each.until <= now:
+                each.wake()
+
+    def _is_noticed(self) -> bool:
+        return any(each.is_ready() for each in self._all())
+
+    def _all(self) -> list[Wait]:
+        with self._lock:
+            return [*self._waits]
+
+    # -- being told --------------------------------------------------------------------------------------------------
+
+    def advance(self, duration_us: int) -> None:
+        """Let time pass, and return once all that is due by then is done and visible, by clients' own threads too."""
+        with self._moving:
+            target_us = self._engine.now_us() + duration_us
+            grace_until = time.monotonic() + GRACE_S
+            self._calm(grace_until)
+            while (now_us := self._engine.now_us()) < target_us:
+                mine = threading.get_ident()
+                moments = [each.until for each in self._all() if each.thread != mine and each.until > now_us / 1e6]
+                first = min(moments, default=math.inf)
+                self._pass_until(min(first, target_us / 1e6))
+                self._calm(grace_until)
+
+    def settle(self) -> None:
+        """Return once the broker has nothing to do at this time, nor its clients' own threads."""
+        with self._moving:
+            self._calm(time.monotonic() + GRACE_S)
+
+    def _calm(self, grace_until: float) -> None:
+        """Wait until those who have something to look at have done so."""
+        until = time.monotonic() + CALM_S
+        mine = threading.get_ident()
+        while True:
+            self._engine.settle()
+            now, waits = self.now(), self._all()
+            real = time.monotonic()
+            due = [
+                each
+                for each in waits
+                if each.thread != mine
+                and (each.is_ready() or each.until <= now)
+                and (each.is_internal or real < grace_until)
+            ]
+            if (not due and self._own_threads_rest(waits)) or real > until:
+                return
+            time.sleep(0.0002)
+
+    def _own_threads_rest(self, waits: list[Wait]) -> bool:
+        resting = {each.thread for each in waits}
+        return all(
+            thread.ident in resting
+            for thread in threading.enumerate()
+            if thread.name.startswith(INTERNAL) and not thread.name.startswith(_SERVERS)
+        )
+
+    # -- who works ---------------------------------------------------------------------------------------------------
+
+    def _all_wait(self, waits: list[Wait]) -> bool:
+        """Whether no thread of the program can do anything before time passes. The caller is one that waits."""
+        resting = {each.thread for each in waits}
+        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+        for thread in threading.enumerate():
+            if thread.ident in resting or thread.name.startswith(_SERVERS):
+                continue
+            frame = frames.get(thread.ident or 0)
+            if frame is not None and not _waits_for_a_thread(frame):
+                return False
+        return True
+
+
+def _waits_for_a_thread(frame: FrameType) -> bool:
+    """Whether a thread can only be woken by another: it joins, or waits for a lock or future with no timeout; or it is
+    a pool's and has nothing to do."""
+    file = frame.f_code.co_filename
+    if file.endswith("/threading.py"):
+        timeout = frame.f_locals.get("timeout", -1)
+        caller = frame.f_back
+        return timeout in (None, -1) or (caller is not None and caller.f_code.co_filename.endswith("queue.py"))
+    back = frame.f_back
+    return file.endswith(_POOLS) and (back is None or back.f_code.co_filename.endswith(("/threading.py", *_POOLS)))
+
+
+def _why(wait: Wait) -> str:
+    if wait.jumps > MAX_JUMPS:
+        return f"nothing new came at the next {MAX_JUMPS} moments at which the broker or a client had something to do"
+    return (
+        "nothing can end this wait: everybody waits, no timeout runs and the broker has nothing to do later; "
+        "produce first, advance the clock from another thread, or give the call a timeout"
+    )
