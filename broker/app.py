@@ -18,13 +18,14 @@ import trio
 from ..protocol.limits import MAX_WAIT_US
 from ..protocol.messages import BrokerLimits, Message
 from .app_archive import ArchiveParts, archive_gauges, open_archive, store_of
+from .app_groups import group_defaults
 from .background import Heartbeat, RungTimers, SyncThread, Workers, run_timers
 from .clock import BrokerTime, Clock
 from .config import Address, Config
 from .data_folder import claim
 from .deferred import Reply
 from .group_commit import GroupCommit
-from .groups import GroupDefaults, Groups
+from .groups import Groups, RecordedDetails
 from .handlers import Answer, Context, handle
 from .handlers.fetch import empty_reply
 from .logging import get_logger
@@ -163,7 +164,7 @@ class Broker:
             max_topics=topics.max_topics,
         )
         opened = Topics.open(services, defaults=defaults, limits=limits)
-        self._groups = Groups(services, opened, GroupDefaults())
+        self._groups = Groups(services, opened, group_defaults(self._config))
         if store is not None:
             make = open_archive(store, archive, services, self._files, self._sync.end_turn)
             self._archive = make(opened)
@@ -219,6 +220,7 @@ class Broker:
         return Context(
             topics=topics,
             groups=self._groups,
+            group_details=RecordedDetails(topics),
             time=self._time,
             timers=self._timers,
             offload=self._workers,

@@ -2,7 +2,16 @@
 
 from .loading import load
 from .problems import ConfigError, Problem
-from .sections import ArchiveSection, BrokerSection, Config, LoggingSection, LogSection, TopicsSection
+from .sections import (
+    ArchiveSection,
+    BrokerSection,
+    Config,
+    DeliverySection,
+    LoggingSection,
+    LogSection,
+    TopicsSection,
+    TraceSection,
+)
 from .values import Address
 
 __all__ = [
@@ -11,9 +20,11 @@ __all__ = [
     "BrokerSection",
     "Config",
     "ConfigError",
+    "DeliverySection",
     "LogSection",
     "LoggingSection",
     "Problem",
     "TopicsSection",
+    "TraceSection",
     "load",
 ]

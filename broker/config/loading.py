@@ -12,8 +12,17 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from .pairs import check_pairs
-from .problems import LATER_SECTIONS, ConfigError, Problem, keys_of, problems_of
-from .sections import ArchiveSection, BrokerSection, Config, LoggingSection, LogSection, TopicsSection
+from .problems import LATER_SECTIONS, ConfigError, Problem, is_nested, keys_of, problems_of
+from .sections import (
+    ArchiveSection,
+    BrokerSection,
+    Config,
+    DeliverySection,
+    LoggingSection,
+    LogSection,
+    TopicsSection,
+    TraceSection,
+)
 
 ENV_PREFIX = "TIDELOG_"
 ENV_DELIMITER = "__"
@@ -32,25 +41,39 @@ class _Environment(BaseSettings):
     log: LogSection = LogSection()
     topics: TopicsSection = TopicsSection()
     archive: ArchiveSection = ArchiveSection()
+    delivery: DeliverySection = DeliverySection()
+    trace: TraceSection = TraceSection()
     logging: LoggingSection = LoggingSection()
 
 
-def load(path: str | None = None, flags: Mapping[str, Mapping[str, object]] | None = None) -> Config:
+def load(
+    path: str | None = None, flags: Mapping[str, Mapping[str, object]] | None = None, *, environment: bool = True
+) -> Config:
     """Return the configuration: flags win over environment, environment over the file, the file over defaults.
 
     Raises ConfigError that names every wrong key.
     """
     problems: list[Problem] = []
     values: Values = {}
-    for source in (_read_file(path, problems), _read_environment(problems), flags or {}):
+    for source in (_read_file(path, problems), _read_environment(problems) if environment else {}, flags or {}):
         for section, keys in source.items():
-            values.setdefault(section, {}).update(keys)
+            _merge(values.setdefault(section, {}), section, keys)
     config = _validate(values, problems)
     wrong = {problem.key for problem in problems}
     problems += check_pairs(config, wrong)
     if problems:
         raise ConfigError([_with_variable(problem) for problem in problems])
     return config
+
+
+def _merge(into: dict[str, object], section: str, keys: Mapping[str, object]) -> None:
+    """Let stronger values replace weaker ones, key by key; keys that have keys of their own are merged too."""
+    for key, value in keys.items():
+        weaker = into.get(key)
+        if isinstance(value, dict) and isinstance(weaker, dict) and is_nested(section, key):
+            into[key] = {**cast("dict[str, object]", weaker), **cast("dict[str, object]", value)}
+        else:
+            into[key] = value
 
 
 def _validate(values: Values, problems: list[Problem]) -> Config:

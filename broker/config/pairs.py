@@ -95,6 +95,11 @@ def _partitions_in_all(config: Config) -> str | None:
     return _at_most(topics.max_partitions_per_topic, topics.max_partitions, "topics.max_partitions", str)
 
 
+def _backoff_in_order(config: Config) -> str | None:
+    backoff = config.delivery.backoff
+    return _at_most(backoff.initial_us, backoff.max_us, "delivery.backoff.max", format_duration)
+
+
 _PAIRS: list[tuple[str, str, Callable[[Config], str | None]]] = [
     ("broker.listen", "broker.insecure", _beyond_loopback),
     ("log.max_batch_bytes", "broker.max_frame_bytes", _batch_in_frame),
@@ -106,6 +111,7 @@ _PAIRS: list[tuple[str, str, Callable[[Config], str | None]]] = [
     ("broker.max_frame_bytes", "broker.max_connection_bytes", _frame_in_connection),
     ("broker.max_connection_bytes", "broker.max_memory_bytes", _connection_in_memory),
     ("log.segment_age", "log.retention", _age_in_retention),
+    ("delivery.backoff.initial", "delivery.backoff.max", _backoff_in_order),
     ("topics.partitions", "topics.max_partitions_per_topic", _partitions_per_topic),
     ("topics.max_partitions_per_topic", "topics.max_partitions", _partitions_in_all),
 ]

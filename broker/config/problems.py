@@ -14,7 +14,7 @@ from ...protocol.errors import TidelogError
 from .sections import Config
 from .wording import attribute_of, wording
 
-LATER_SECTIONS = ("auth", "delivery", "http", "metrics", "quotas", "schedule", "tls", "trace")
+LATER_SECTIONS = ("auth", "http", "metrics", "quotas", "schedule", "tls")
 """Sections of later versions: refused, so that nobody relies on a setting that does nothing yet."""
 
 
@@ -56,6 +56,19 @@ def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     return {name: kind for name, kind in found.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
 
 
+def is_nested(section: str, key: str) -> bool:
+    """Whether a key of a section has keys of its own."""
+    return _model_at((section, key)) is not None
+
+
+def _model_at(location: Sequence[str]) -> type[BaseModel] | None:
+    """Return the section, or the part of one, at a place of the configuration; None when there is none."""
+    model: type[BaseModel] | None = Config
+    for name in location:
+        model = None if model is None else _sections(model).get(name)
+    return model
+
+
 def problems_of(error: ValidationError) -> list[Problem]:
     """Return pydantic's findings in our words."""
     return [_problem(tuple(map(str, found["loc"])), found) for found in error.errors()]
@@ -64,12 +77,12 @@ def problems_of(error: ValidationError) -> list[Problem]:
 def _problem(location: Sequence[str], found: ErrorDetails) -> Problem:
     key = ".".join(location)
     if found["type"] != "extra_forbidden":
-        section = _sections(Config).get(location[0]) if location else None
+        section = _model_at(location[:-1]) if location else None
         attribute = attribute_of(section, location[-1]) if section is not None else key
         return Problem(key, wording(attribute, found["type"], found["msg"], found["input"], found.get("ctx", {})))
     if len(location) == 1:
         return _unknown_section(location[0])
-    return _unknown_key(location[0], ".".join(location[1:]))
+    return _unknown_key(location[:-1], location[-1])
 
 
 def _unknown_section(name: str) -> Problem:
@@ -78,11 +91,12 @@ def _unknown_section(name: str) -> Problem:
     return Problem(name, f"unknown section{_nearest(name, keys_of())}")
 
 
-def _unknown_key(section: str, key: str) -> Problem:
-    keys = keys_of()
-    homes = [home for home, known in keys.items() if key in known]
-    hint = f"; did you mean {homes[0]}.{key}?" if homes else _nearest(key, keys[section])
-    return Problem(f"{section}.{key}", f"unknown key{hint}")
+def _unknown_key(place: Sequence[str], key: str) -> Problem:
+    homes = [home for home, known in keys_of().items() if key in known]
+    model = _model_at(place)
+    known = [] if model is None else [field.alias or name for name, field in model.model_fields.items()]
+    hint = f"; did you mean {homes[0]}.{key}?" if homes else _nearest(key, known)
+    return Problem(".".join((*place, key)), f"unknown key{hint}")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

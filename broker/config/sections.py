@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from ...protocol import limits
 from ...protocol.durability import Durability
@@ -26,11 +26,13 @@ from .values import (
     Address,
     DurationUs,
     ListenAddress,
+    OptionalCount,
     OptionalDurationUs,
     OptionalSize,
     OptionalUrl,
     Size,
     StringMap,
+    read_mapping,
 )
 
 GIB = 1024 * MIB
@@ -38,6 +40,7 @@ SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
 
 NodeId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+BackoffWord = Literal["exponential", "linear", "constant"]
 DedupScopeWord = Literal["partition", "topic"]
 DurabilityWord = Literal["received", "written", "synced"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -144,6 +147,44 @@ class ArchiveSection(Section):
     """Archived segments kept on the local disk for readers; one is kept whatever its size."""
 
 
+class BackoffSection(Section):
+    """How long a message waits after a failed attempt, for groups that do not say so."""
+
+    kind: BackoffWord = "exponential"
+    initial_us: DurationUs = Field(default=SECOND_US, alias="initial", ge=1_000, le=limits.MAX_BACKOFF_MS * 1_000)
+    """After the first attempt."""
+    max_us: DurationUs = Field(default=600 * SECOND_US, alias="max", ge=1_000, le=limits.MAX_BACKOFF_MS * 1_000)
+    """After however many."""
+    multiplier: float = Field(default=2.0, ge=1, le=limits.MAX_BACKOFF_MULTIPLIER)
+    """Of `exponential`: how much longer each wait is than the one before."""
+    jitter: float = Field(default=0.2, ge=0, le=limits.MAX_JITTER_PERCENT / 100)
+    """A share of the wait, by which it is drawn to be shorter or longer."""
+
+
+class DeliverySection(Section):
+    """What holds for queue groups that set nothing else, and what a broker holds of groups."""
+
+    visibility_timeout_us: DurationUs = Field(
+        default=30 * SECOND_US, alias="visibility_timeout", ge=SECOND_US, le=12 * 3600 * SECOND_US
+    )
+    """After it a message whose worker was not heard of is given to another."""
+    max_attempts: int = Field(default=4, ge=1, le=limits.MAX_ATTEMPTS)
+    """The first delivery and three retries; then a message is given up."""
+    backoff: Annotated[BackoffSection, BeforeValidator(read_mapping)] = BackoffSection()
+    max_in_flight: OptionalCount = Field(default=None, ge=1, le=1_000_000)
+    """Messages leased to all members of a group together."""
+    max_error_bytes: Size = Field(default=2 * KIB, ge=64, le=64 * KIB)
+    """Of the error that a member gives for a message, so much is kept."""
+    max_groups: int = Field(default=10_000, ge=1, le=1_000_000)
+
+
+class TraceSection(Section):
+    """What can be told of the past."""
+
+    retention_us: DurationUs = Field(default=7 * DAY_US, alias="retention", ge=MIN_RETENTION_US)
+    """How long it is kept what became of messages, once it means nothing to their state any more."""
+
+
 class LoggingSection(Section):
     """What the broker says about itself, on stderr."""
 
@@ -158,6 +199,8 @@ class Config(Section):
     log: LogSection = LogSection()
     topics: TopicsSection = TopicsSection()
     archive: ArchiveSection = ArchiveSection()
+    delivery: DeliverySection = DeliverySection()
+    trace: TraceSection = TraceSection()
     logging: LoggingSection = LoggingSection()
 
     @property

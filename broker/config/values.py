@@ -98,12 +98,27 @@ def _read_url(value: object) -> object:
     return value
 
 
+def read_mapping(value: object) -> object:
+    """Read keys with their values; in the environment they may stand as one YAML or JSON mapping."""
+    if not isinstance(value, str):
+        return value
+    try:
+        found: object = yaml.safe_load(value)
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError("expected keys with their values, as in {kind: linear}, found something else")
+    return cast("dict[object, object]", found)
+
+
 OptionalUrl = Annotated[str | None, BeforeValidator(_read_url)]
 """`scheme://...`, or `null`."""
 StringMap = Annotated[dict[str, str], BeforeValidator(_read_map)]
 """Names with their text. An error never shows a value: it may be a secret."""
 DurationUs = Annotated[int, BeforeValidator(_read_duration)]
 """Whole microseconds, written as `30s`."""
+OptionalCount = Annotated[int | None, BeforeValidator(_read_none)]
+"""A whole number, or `null`."""
 OptionalDurationUs = Annotated[int | None, BeforeValidator(_read_optional_duration)]
 """The same, or `null`."""
 Size = Annotated[int, BeforeValidator(_read_size)]

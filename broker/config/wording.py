@@ -12,6 +12,7 @@ _LITERAL = "literal_error"
 _KINDS = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
+    "float_parsing": "a number",
     "float_type": "a number",
     "int_from_float": "a whole number",
     "int_parsing": "a whole number",

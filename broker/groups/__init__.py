@@ -4,8 +4,19 @@ What becomes of their messages is `delivery` and `queues`; this package leases n
 """
 
 from .administration import Joined
+from .details import GroupDetails, GroupDetailsSource, RecordedDetails
 from .group import Group
 from .registry import Groups, Observer
 from .settings import GroupDefaults, QueueSettings
 
-__all__ = ["Group", "GroupDefaults", "Groups", "Joined", "Observer", "QueueSettings"]
+__all__ = [
+    "Group",
+    "GroupDefaults",
+    "GroupDetails",
+    "GroupDetailsSource",
+    "Groups",
+    "Joined",
+    "Observer",
+    "QueueSettings",
+    "RecordedDetails",
+]

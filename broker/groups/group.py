@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from ...protocol.messages import GroupInfo, GroupSettings, GroupStart
-from ...protocol.topic_name import short_name
 from ..meta import Begin, GroupRecord
 from .settings import GroupDefaults, QueueSettings
 
@@ -63,7 +62,7 @@ class Group:
     def info(self) -> GroupInfo:
         """Describe it without its partitions, members and counters."""
         return GroupInfo(
-            short_name(self.name),
+            self.name,
             self.id,
             self.kind,
             self.generation,

@@ -10,10 +10,14 @@ from __future__ import annotations
 from ...protocol.api import Api
 from ...protocol.errors import UnsupportedError
 from ...protocol.messages import (
+    AlterGroup,
     AlterTopic,
     Cancel,
+    CreateGroup,
     CreateTopic,
+    DeleteGroup,
     DeleteTopic,
+    DescribeGroups,
     ExpireArchive,
     Fetch,
     Get,
@@ -27,12 +31,13 @@ from ...protocol.messages import (
     Ping,
     Produce,
     ReopenTopic,
+    ResetGroup,
     RunArchive,
     Stats,
     VerifyArchive,
     api_of,
 )
-from . import archive, fetch, hello, lookup, outcome, produce, producers, stats, topics
+from . import archive, fetch, groups, hello, lookup, outcome, produce, producers, stats, topics
 from .context import Answer, Context, Peer
 
 __all__ = ["Answer", "Context", "Peer", "handle"]
@@ -73,6 +78,16 @@ def _administer(context: Context, message: Message) -> Answer:
             return topics.delete(context, message)
         case ReopenTopic():
             return topics.reopen(context, message)
+        case DescribeGroups():
+            return groups.describe(context, message)
+        case CreateGroup():
+            return groups.create(context, message)
+        case AlterGroup():
+            return groups.alter(context, message)
+        case ResetGroup():
+            return groups.reset(context, message)
+        case DeleteGroup():
+            return groups.delete(context, message)
         case Outcome():
             return outcome.outcome(context, message)
         case Stats():

@@ -10,7 +10,7 @@ from ...protocol.messages import BrokerLimits
 from ..archive import Archive
 from ..clock import BrokerTime
 from ..deferred import Deferred, Reply
-from ..groups import Groups
+from ..groups import GroupDetailsSource, Groups
 from ..metrics import Metrics, Values
 from ..services import Offload
 from ..timers import Timers
@@ -37,6 +37,7 @@ class Context:
 
     topics: Topics
     groups: Groups
+    group_details: GroupDetailsSource
     time: BrokerTime
     timers: Timers
     offload: Offload

@@ -103,10 +103,11 @@ class GroupError(Message):
 
 
 class DescribeGroupsReply(Message):
-    """The groups by name."""
+    """The groups by name, and the broker's wall clock: the times in them are to be compared with it."""
 
     groups: list[GroupInfo]
     errors: list[GroupError] = []
+    now_us: int = 0
 
 
 class CreateGroup(Message):
@@ -146,9 +147,10 @@ class ResetGroup(Message):
 
 
 class ResetGroupReply(Message):
-    """Where each partition begins now: topic id, partition, offset."""
+    """Where each partition begins now: topic id, partition, offset, and, where a time is still to come, that time
+    (else 0): what is appended before it is passed over."""
 
-    starts: list[tuple[int, int, Offset]]
+    starts: list[tuple[int, int, Offset, int]]
 
 
 class DeleteGroup(Message):

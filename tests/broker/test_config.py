@@ -95,6 +95,30 @@ def test_flags_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert config.log.retention_us is None
 
 
+def test_keys_within_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that has keys of its own is merged over the sources like a section; its mistakes are named in full."""
+    path = file_of(tmp_path, "delivery: {backoff: {kind: linear, initial: 2s}}\n")
+    monkeypatch.setenv("TIDELOG_DELIVERY__BACKOFF__INITIAL", "3s")
+    backoff = load(path).delivery.backoff
+    assert (backoff.kind, backoff.initial_us, backoff.max_us) == ("linear", 3_000_000, 600_000_000)
+    monkeypatch.delenv("TIDELOG_DELIVERY__BACKOFF__INITIAL")
+    monkeypatch.setenv("TIDELOG_DELIVERY__BACKOFF", "{kind: constant}")
+    assert load(path).delivery.backoff.kind == "constant"
+    monkeypatch.delenv("TIDELOG_DELIVERY__BACKOFF")
+    text = "delivery: {max_attempts: 0, backoff: {initail: 1s, max: 5, jitter: 2, multiplier: x}, dead_letter: true}\n"
+    assert problems(tmp_path, text) == [
+        "delivery.max_attempts: expected at least 1, found 0",
+        "delivery.backoff.max: expected a duration with its unit such as 250ms, 30s, 5m or 7d, found 5",
+        "delivery.backoff.multiplier: expected a number, found 'x'",
+        "delivery.backoff.jitter: expected at most 1.0, found 2",
+        "delivery.backoff.initail: unknown key; did you mean initial?",
+        "delivery.dead_letter: unknown key",
+    ]
+    assert problems(tmp_path, "delivery: {backoff: {initial: 5s, max: 1s}}\n") == [
+        "delivery.backoff.initial: expected at most 1s (delivery.backoff.max), found 5s"
+    ]
+
+
 def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:
     """Unknown keys with the nearest name, wrong values, later sections and bad pairs come in one go."""
     found = problems(
@@ -234,7 +258,7 @@ def test_a_bad_value_from_the_environment_names_its_variable(monkeypatch: pytest
     with pytest.raises(ConfigError) as caught:
         load()
     assert sorted(map(str, caught.value.problems)) == [
-        "TIDELOG_LGO__RETENTION: unknown section (known: broker, log, topics, archive, logging)",
+        "TIDELOG_LGO__RETENTION: unknown section (known: broker, log, topics, archive, delivery, trace, logging)",
         "log.retension: unknown key; did you mean retention? (from TIDELOG_LOG__RETENSION)",
         "log.sync_interval: expected a duration such as 250ms, 30s, 5m or 7d, found 'soon'"
         " (from TIDELOG_LOG__SYNC_INTERVAL)",
