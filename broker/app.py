@@ -166,7 +166,9 @@ class Broker:
         opened = Topics.open(services, defaults=defaults, limits=limits)
         self._groups = Groups(services, opened, group_defaults(self._config))
         if store is not None:
-            make = open_archive(store, archive, services, self._files, self._sync.end_turn)
+            make = open_archive(
+                store, archive, self._config.broker.data_dir, services, self._files, self._sync.end_turn
+            )
             self._archive = make(opened)
         return opened
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from .archive import Archive, ArchiveSettings, ObjectStore
-from .archive.identity import load_identity
+from .archive.identity import IDENTITY, load_identity
 from .background import Workers
 from .config import ArchiveSection
 from .errors import storage_error
@@ -24,6 +25,15 @@ READ_THREADS = 4
 def draw_identity() -> str:
     """Draw the name of a data directory in the archive."""
     return secrets.token_hex(8)
+
+
+def mark_of(data_dir: str, broker: str) -> str | None:
+    """Return what a copy of a data directory does not have; None where the archive's name is not on that disk."""
+    path = Path(data_dir) / IDENTITY
+    try:
+        return str(path.stat().st_ino) if path.read_text().strip() == broker else None
+    except (OSError, ValueError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,12 @@ def store_of(section: ArchiveSection) -> ObjectStore | None:
 
 
 def open_archive(
-    store: ObjectStore, section: ArchiveSection, services: Services, files: Files, end_turn: Callable[[], None]
+    store: ObjectStore,
+    section: ArchiveSection,
+    data_dir: str,
+    services: Services,
+    files: Files,
+    end_turn: Callable[[], None],
 ) -> Callable[[Topics], ArchiveParts]:
     """Return what makes the archive once there are topics; blocks. Raises StorageError, CorruptError."""
     try:
@@ -52,7 +67,12 @@ def open_archive(
     except OSError as error:
         raise storage_error(error, "opening the archive's folder") from error
     settings = ArchiveSettings(
-        broker, section.interval_us, section.concurrency, section.max_backoff_us, section.cache_bytes
+        broker,
+        section.interval_us,
+        section.concurrency,
+        section.max_backoff_us,
+        section.cache_bytes,
+        mark_of(data_dir, broker),
     )
     # What they do may take as long as the network wants, and is right wherever it ends: a stop does not wait for it.
     copiers = Workers(end_turn, section.concurrency, abandons=True)

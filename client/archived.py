@@ -67,11 +67,15 @@ class ExpiredSegment(msgspec.Struct, frozen=True):
 
 
 class ArchiveExpiry(msgspec.Struct, frozen=True):
-    """What was removed from the archive, or would be: how many segments and bytes, and the first thousand of them."""
+    """What was removed from the archive, or would be: how many segments and bytes, and the first thousand of them.
+
+    `upto` says it of all: topic id, partition, and the end of the last segment that goes from it.
+    """
 
     segments: int
     bytes: int
     listed: list[ExpiredSegment]
+    upto: list[tuple[int, int, int]] = []
 
 
 def archived_from(topic: str, url: str, info: ArchivedSegmentInfo) -> ArchivedSegment:

@@ -373,7 +373,7 @@ class ArchiveDeniedError(TidelogError):
 
 
 class ArchiveConflictError(TidelogError):
-    """The archive holds other bytes under this segment's name: a copy of the data directory archives there too."""
+    """The archive is another data directory's, of which this may be a copy: its bytes under a segment's name differ."""
 
     code, number = "ARCHIVE_CONFLICT", 83
 

@@ -29,20 +29,30 @@ from .catalogs import Catalogs
 from .clearance import Clearance
 from .copying import Copying
 from .entry import Entry, Place
-from .expiry import Expiry, archived_places, old_entries, remove_entries, remove_place
+from .expiry import FOR_EVER, Expiry, archived_places, old_entries, remove_entries, remove_place
+from .ownership import Ownership
 from .reading import ArchiveReader
 from .store import ObjectStore
+
+Upto = Sequence[tuple[int, int, int]]
+"""Topic id, partition, and the offset up to which something was confirmed."""
+
+Bound = Callable[[Place], int]
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings:
-    """Of the whole archive, from the configuration; `broker` is the name below which this broker archives."""
+    """Of the whole archive, from the configuration.
+
+    `broker` is the name below which this broker archives, `mark` what a copy of its data directory does not have.
+    """
 
     broker: str
     interval_us: int
     concurrency: int
     max_backoff_us: int
     cache_bytes: int
+    mark: str | None = None
 
 
 class Archive:
@@ -73,9 +83,10 @@ class Archive:
         self._catalogs = Catalogs(store, read_offload, services.report)
         self.cache = SegmentCache(services.files, store, read_offload, settings.cache_bytes)
         self.reader = ArchiveReader(self._catalogs, self.cache, services.offload, self._place_by_id, self._answers)
+        self._ownership = Ownership(store, settings.broker, settings.mark)
         self._archiver = Archiver(
             services,
-            Copying(services.files, store, self._is_stopping),
+            Copying(services.files, store, self._ownership, self._is_stopping),
             self._catalogs,
             copy_offload,
             self._place,
@@ -191,17 +202,19 @@ class Archive:
         yield offloaded(self._read_offload, work)
         return found[0]
 
-    def expire(self, topic: Topic, before_us: int, *, dry_run: bool) -> Deferred[Expiry]:
-        """Remove what was appended before a time and is no longer in the log."""
-        return self._answers.start(self._expire(topic, before_us, dry_run=dry_run))
+    def expire(self, topic: Topic, before_us: int, *, dry_run: bool, upto: Upto | None = None) -> Deferred[Expiry]:
+        """Remove what was appended before a time and is no longer in the log; nothing past `upto`, if given."""
+        return self._answers.start(self._expire(topic, before_us, _bounds(upto), dry_run=dry_run))
 
-    def _expire(self, topic: Topic, before_us: int, *, dry_run: bool) -> Flow[Expiry]:
+    def _expire(self, topic: Topic, before_us: int, bound: Bound, *, dry_run: bool) -> Flow[Expiry]:
         expiry = Expiry()
+        if not dry_run:
+            yield offloaded(self._copy_offload, self._ownership.check)
         for partition in topic.partitions:
             place = self._place(topic, partition)
             catalog = yield from self._catalogs.of(place)
-            old = old_entries(catalog, partition.start_offset, before_us)
-            expiry.add(old)
+            old = old_entries(catalog, partition.start_offset, before_us, bound(place))
+            expiry.add(place, old)
             if old and not dry_run:
                 yield self._remove(place, old)
                 catalog.forget(old)
@@ -211,22 +224,27 @@ class Archive:
     def _remove(self, place: Place, old: Sequence[Entry]) -> Deferred[None]:
         return offloaded(self._copy_offload, lambda: remove_entries(self._store, place, old))
 
-    def expire_deleted(self, *, dry_run: bool) -> Deferred[Expiry]:
-        """Remove all that this broker archived of topics that are deleted."""
-        return self._answers.start(self._expire_deleted(dry_run=dry_run))
+    def expire_deleted(self, *, dry_run: bool, upto: Upto | None = None) -> Deferred[Expiry]:
+        """Remove all that this broker archived of topics that are deleted; nothing past `upto`, if given."""
+        return self._answers.start(self._expire_deleted(_bounds(upto), dry_run=dry_run))
 
-    def _expire_deleted(self, *, dry_run: bool) -> Flow[Expiry]:
-        places, expiry = list[Place](), Expiry()
+    def _expire_deleted(self, bound: Bound, *, dry_run: bool) -> Flow[Expiry]:
+        places, removed, expiry = list[Place](), list[Entry](), Expiry()
         broker = self._settings.broker
+        if not dry_run:
+            yield offloaded(self._copy_offload, self._ownership.check)
         yield offloaded(self._copy_offload, lambda: places.extend(archived_places(self._store, broker)))
-        gone = [place for place in places if not self._is_live(place.topic_id)]
+        gone = [place for place in places if bound(place) >= 0 and not self._is_live(place.topic_id)]
 
         def work() -> None:
             for place in gone:
-                expiry.add(remove_place(self._store, place, dry_run=dry_run))
+                entries = remove_place(self._store, place, dry_run=dry_run, upto=bound(place))
+                expiry.add(place, entries)
+                removed.extend(entries)
 
         yield offloaded(self._copy_offload, work)
-        self.cache.drop(expiry.entries)
+        if not dry_run:
+            self.cache.drop(removed)
         return expiry
 
     # -- places --------------------------------------------------------------------------------------------------
@@ -243,3 +261,11 @@ class Archive:
 
     def _place_by_id(self, partition: Partition) -> Place:
         return self._place(self._topic_of(partition.topic_id), partition)
+
+
+def _bounds(upto: Upto | None) -> Bound:
+    """Return up to where something may go from a partition: no end where nothing is given, -1 where nothing may."""
+    if upto is None:
+        return lambda _place: FOR_EVER
+    ends = {(topic_id, partition): end for topic_id, partition, end in upto}
+    return lambda place: ends.get((place.topic_id, place.partition), -1)

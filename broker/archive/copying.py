@@ -17,6 +17,7 @@ from ...protocol.errors import ArchiveConflictError, ArchiveUnavailableError, Co
 from ..storage.files import Files
 from ..storage.sealed import SealedSegment, Survey, checksum_of, pieces, survey
 from .entry import Entry, Place, decode_entry, encode_entry
+from .ownership import Ownership
 from .store import ObjectMissingError, ObjectStore
 
 
@@ -30,10 +31,12 @@ class Copying:
 
     files: Files
     store: ObjectStore
+    ownership: Ownership
     is_stopping: Callable[[], bool]
 
     def copy(self, segment: SealedSegment, place: Place) -> Entry:
         """Copy a segment and return its entry; blocks. Raises OSError and the store's errors, ArchiveConflictError."""
+        self.ownership.claim()
         found = survey(self.files, segment)
         entry = _entry(segment, place, found)
         if self.store.size(entry.object) != entry.bytes:

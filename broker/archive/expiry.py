@@ -14,32 +14,38 @@ from .catalogs import objects_of, read_catalog
 from .entry import Entry, Place, base_of, is_entry, place_of
 from .store import ObjectStore
 
+FOR_EVER = 1 << 62
+"""Past every offset and every time."""
+
 LISTED = 1_000
 """So many removed segments are named in one answer."""
 
 
 @dataclass(slots=True)
 class Expiry:
-    """What was removed, or would be."""
+    """What was removed, or would be. `upto` has the end of the last segment that goes from each partition."""
 
     entries: list[Entry] = field(default_factory=list[Entry])
     segments: int = 0
     bytes: int = 0
+    upto: dict[Place, int] = field(default_factory=dict[Place, int])
 
-    def add(self, entries: Iterable[Entry]) -> None:
+    def add(self, place: Place, entries: Iterable[Entry]) -> None:
         """Take in what goes from one partition."""
+        self.upto[place] = 0
         for entry in entries:
+            self.upto[place] = entry.end_offset
             self.segments += 1
             self.bytes += entry.bytes
             if len(self.entries) < LISTED:
                 self.entries.append(entry)
 
 
-def old_entries(catalog: Catalog, log_start: int, before_us: int) -> list[Entry]:
-    """Return the oldest entries that were appended before a time and are in the log no more."""
+def old_entries(catalog: Catalog, log_start: int, before_us: int, upto: int) -> list[Entry]:
+    """Return the oldest entries that were appended before a time, are in the log no more and end at `upto` at most."""
     old: list[Entry] = []
     for entry in catalog.entries:
-        if entry.last_append_us >= before_us or entry.end_offset > log_start:
+        if entry.last_append_us >= before_us or entry.end_offset > min(log_start, upto):
             break
         old.append(entry)
     return old
@@ -66,10 +72,15 @@ def archived_places(store: ObjectStore, broker: str) -> list[Place]:
     )
 
 
-def remove_place(store: ObjectStore, place: Place, *, dry_run: bool) -> list[Entry]:
-    """Remove all of a partition from the archive and return its entries; blocks."""
-    entries = read_catalog(store, place).entries
-    if not dry_run:
+def remove_place(store: ObjectStore, place: Place, *, dry_run: bool, upto: int) -> list[Entry]:
+    """Remove all of a partition that ends at `upto` at most from the archive and return its entries; blocks."""
+    found = read_catalog(store, place).entries
+    entries = [entry for entry in found if entry.end_offset <= upto]
+    if dry_run:
+        return entries
+    if len(entries) < len(found):
+        remove_entries(store, place, entries)
+    else:  # and what no entry names
         names = [found.name for found in objects_of(store, place.folder)]
         store.remove([name for name in names if is_entry(name)])
         store.remove([name for name in names if not is_entry(name)])

@@ -12,11 +12,8 @@ from .cache import CACHE_FOLDER, check_object
 from .catalog import Catalog
 from .catalogs import read_catalog
 from .entry import Entry, Place, place_of
-from .expiry import Expiry, old_entries, remove_entries
+from .expiry import FOR_EVER, Expiry, old_entries, remove_entries
 from .store import ObjectStore
-
-FOR_EVER = 1 << 62
-"""Past every offset and every time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +45,13 @@ class OfflineArchive:
         for place in self._places:
             yield place, read_catalog(self._store, place)
 
-    def expire(self, before_us: int, *, dry_run: bool) -> Expiry:
-        """Remove what was appended before a time."""
+    def expire(self, before_us: int, *, dry_run: bool, confirmed: Expiry | None = None) -> Expiry:
+        """Remove what was appended before a time; nothing that was not `confirmed`, where something was."""
         expiry = Expiry()
         for place, catalog in self.catalogs():
-            old = old_entries(catalog, FOR_EVER, before_us)
-            expiry.add(old)
+            upto = FOR_EVER if confirmed is None else confirmed.upto.get(place, 0)
+            old = old_entries(catalog, FOR_EVER, before_us, upto)
+            expiry.add(place, old)
             if not dry_run:
                 remove_entries(self._store, place, old)
         return expiry

@@ -18,7 +18,7 @@ from ...client.cli.output import StandardOutput, say
 from ...client.cli.progress import progress
 from ...protocol.errors import CorruptError, NotFoundError
 from ...protocol.quantities import format_size, parse_duration_us
-from .archive_source import ArchiveSource, DirectArchive, Expired, Flawed, Listed, RemoteArchive
+from .archive_source import ArchiveSource, DirectArchive, Expired, Flawed, Listed, RemoteArchive, Source
 
 DONE, FAILED = 0, 1
 
@@ -50,11 +50,11 @@ def list_archive(
 ) -> None:
     """List the archived segments with their ranges and sizes.
 
-    Exit code 3 when a topic is named that has none.
+    Exit code 3 when a topic or a partition is named that has none.
     """
     out = StandardOutput()
     with _source(store, option, url, timeout) as source:
-        found = [one for one in source.segments(topic) if partition in (None, one.segment.partition)]
+        found = _segments(source, topic, partition)
     if output is OutputFormat.JSON:
         for one in found:
             out.json(one.fields())
@@ -62,8 +62,21 @@ def list_archive(
         heads = ["TOPIC", "ID", "PARTITION", "START", "END", "RECORDS", "BYTES", "APPENDED", "UNTIL", "STATE"]
         out.table(heads, [one.row() for one in found])
     out.flush()
-    if topic is not None and not found:
-        raise NotFoundError(f"nothing of {topic} is archived")
+    _check_any(found, topic, partition)
+
+
+def _segments(source: Source, topic: str | None, partition: int | None) -> list[Listed]:
+    if topic is not None and partition is not None:
+        source.check_partition(topic, partition)
+    return [one for one in source.segments(topic) if partition in (None, one.segment.partition)]
+
+
+def _check_any(found: list[Listed], topic: str | None, partition: int | None) -> None:
+    """Raise NotFoundError where something was named and nothing of it is there: nothing is not intact."""
+    if found or topic is partition is None:
+        return
+    named = topic or "any topic"
+    raise NotFoundError(f"nothing of {named if partition is None else f'partition {partition} of {named}'} is archived")
 
 
 def run_archive(
@@ -101,13 +114,12 @@ def verify_archive(
 ) -> None:
     """Read archived segments again, and check every checksum and that no offset is missing between them.
 
-    Each damaged or missing range is a line; exit code 1 when there is one.
+    Each damaged or missing range is a line; exit code 1 when there is one, 3 when what is named has nothing archived.
     """
     out = StandardOutput()
     with _source(store, option, url, timeout) as source:
-        found = [one for one in source.segments(topic) if partition in (None, one.segment.partition)]
-        if topic is not None and not found:
-            raise NotFoundError(f"nothing of {topic} is archived")
+        found = _segments(source, topic, partition)
+        _check_any(found, topic, partition)
         flaws = [one for one in source.holes(topic) if partition in (None, one.partition)]
         with progress("verifying", sum(one.segment.bytes for one in found), unit_bytes=True) as advance:
             for one in found:
@@ -175,7 +187,8 @@ def expire_archive(
     """Remove archived segments, finally: those of a topic older than an age, or all of deleted topics.
 
     The broker removes nothing that is still in a log. With --store all topics of the name are meant, whoever wrote
-    them; that is for archives whose broker is gone. It asks on a terminal; elsewhere --yes or --dry-run is needed.
+    them; that is for archives whose broker is gone. It asks on a terminal; elsewhere --yes or --dry-run is needed. What
+    comes to be old or deleted while it asks is left alone.
     """
     if deleted == (topic is not None) or (topic is None) != (older_than is None):
         raise WrongUsage("expected a topic and --older-than, or --deleted")
@@ -186,7 +199,7 @@ def expire_archive(
         expired = source.expire(topic, older_than, dry_run=True)
         if expired.segments and not dry_run:
             confirm(f"Remove {expired.segments} segments ({format_size(expired.bytes)}) from the archive?", yes)
-            expired = source.expire(topic, older_than, dry_run=False)
+            expired = source.expire(topic, older_than, dry_run=False, confirmed=expired)
             out.done = f"{expired.segments} segments were removed"
     _show_expired(out, expired, dry_run, output)
 

@@ -13,9 +13,10 @@ from ...client.cli.session import connected
 from ...client.cli.times import format_time
 
 if TYPE_CHECKING:
-    from ...client.archived import ArchivedSegment, ArchiveRun
+    from ...client.archived import ArchivedSegment, ArchiveExpiry, ArchiveRun
     from ...client.blocking.client import Client
     from ..archive.entry import Entry
+    from ..archive.expiry import Expiry
     from ..archive.offline import Flaw, OfflineArchive
     from ..archive.store import ObjectStore
     from ..storage.files import Files
@@ -80,11 +81,12 @@ class Flawed:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What was removed, or would be."""
+    """What was removed, or would be; `found` is what the source itself says of it."""
 
     segments: int
     bytes: int
     listed: list[dict[str, object]]
+    found: ArchiveExpiry | Expiry
 
 
 class Source(Protocol):
@@ -92,6 +94,10 @@ class Source(Protocol):
 
     def segments(self, topic: str | None) -> list[Listed]:
         """Return the archived segments of a topic, or of all."""
+        ...
+
+    def check_partition(self, topic: str, partition: int) -> None:
+        """Raise UnknownPartitionError for one that the topic does not have, where that is known."""
         ...
 
     def holes(self, topic: str | None) -> list[Flawed]:
@@ -102,8 +108,10 @@ class Source(Protocol):
         """Read one again."""
         ...
 
-    def expire(self, topic: str | None, older_than_us: int | None, *, dry_run: bool) -> Expired:
-        """Remove what is older, or with neither what deleted topics left."""
+    def expire(
+        self, topic: str | None, older_than_us: int | None, *, dry_run: bool, confirmed: Expired | None = None
+    ) -> Expired:
+        """Remove what is older, or with neither what deleted topics left; nothing that was not `confirmed`."""
         ...
 
 
@@ -137,6 +145,12 @@ class RemoteArchive:
             for segment in self._client.archive.list(one.name)
         ]
 
+    def check_partition(self, topic: str, partition: int) -> None:
+        """Ask how many the topic has."""
+        from ...client.core.record import check_partition
+
+        check_partition(partition, len(self._client.topics.describe(topic).partitions), topic)
+
     def holes(self, topic: str | None) -> list[Flawed]:
         """Compare what is listed; what follows the last segment must be in the log."""
         found: list[Flawed] = []
@@ -163,15 +177,21 @@ class RemoteArchive:
             return []
         return [Flawed(damage.topic, damage.partition, start, end, damage.reason) for start, end in damage.ranges]
 
-    def expire(self, topic: str | None, older_than_us: int | None, *, dry_run: bool) -> Expired:
+    def expire(
+        self, topic: str | None, older_than_us: int | None, *, dry_run: bool, confirmed: Expired | None = None
+    ) -> Expired:
         """Have the broker remove, by its own clock."""
         from datetime import timedelta
 
+        from ...client.archived import ArchiveExpiry
+
+        told = confirmed.found if confirmed is not None else None
+        assert told is None or isinstance(told, ArchiveExpiry)
         if topic is None or older_than_us is None:
-            done = self._client.archive.expire_deleted(dry_run=dry_run, timeout=None)
+            done = self._client.archive.expire_deleted(dry_run=dry_run, confirmed=told, timeout=None)
         else:
             before = self._client.ping().server_time - timedelta(microseconds=older_than_us)
-            done = self._client.archive.expire(topic, before=before, dry_run=dry_run, timeout=None)
+            done = self._client.archive.expire(topic, before=before, dry_run=dry_run, confirmed=told, timeout=None)
         listed: list[dict[str, object]] = [
             {
                 "topic": one.topic,
@@ -183,7 +203,7 @@ class RemoteArchive:
             }
             for one in done.listed
         ]
-        return Expired(done.segments, done.bytes, listed)
+        return Expired(done.segments, done.bytes, listed, done)
 
 
 class DirectArchive:
@@ -230,6 +250,9 @@ class DirectArchive:
                 segment = archived_from(short_name(entry.topic), self._store.url, entry.info())
                 yield Listed(segment, place.topic_id, place.broker, entry)
 
+    def check_partition(self, topic: str, partition: int) -> None:
+        """Without a broker nobody knows how many there are."""
+
     def holes(self, topic: str | None) -> list[Flawed]:
         """Compare the entries."""
         from ..archive.offline import holes
@@ -244,15 +267,20 @@ class DirectArchive:
 
         return [_flawed(flaw) for flaw in flaws_of(self._store, listed.entry, self._files)]
 
-    def expire(self, topic: str | None, older_than_us: int | None, *, dry_run: bool) -> Expired:
+    def expire(
+        self, topic: str | None, older_than_us: int | None, *, dry_run: bool, confirmed: Expired | None = None
+    ) -> Expired:
         """Remove, by this machine's clock."""
         import time
 
         from ...protocol.topic_name import short_name
+        from ..archive.expiry import Expiry
 
         assert older_than_us is not None, "without a broker nobody knows what is deleted"
+        told = confirmed.found if confirmed is not None else None
+        assert told is None or isinstance(told, Expiry)
         before_us = time.time_ns() // 1000 - older_than_us
-        done = self._archive(topic).expire(before_us, dry_run=dry_run)
+        done = self._archive(topic).expire(before_us, dry_run=dry_run, confirmed=told)
         listed: list[dict[str, object]] = [
             {
                 "topic": short_name(one.topic),
@@ -264,7 +292,7 @@ class DirectArchive:
             }
             for one in done.entries
         ]
-        return Expired(done.segments, done.bytes, listed)
+        return Expired(done.segments, done.bytes, listed, done)
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -82,11 +82,11 @@ def expire_archive(context: Context, request: ExpireArchive) -> Answer:
     if request.deleted:
         if request.topic is not None or request.before_us is not None:
             raise InvalidRequestError("expected a topic and a time, or deleted topics, found both")
-        return archive.expire_deleted(dry_run=request.dry_run).then(_expired)
+        return archive.expire_deleted(dry_run=request.dry_run, upto=request.upto).then(_expired)
     if request.topic is None or request.before_us is None:
         raise InvalidRequestError("expected a topic and a time, or deleted topics, found neither")
     topic = context.topics.named(full_name(request.topic))
-    return archive.expire(topic, request.before_us, dry_run=request.dry_run).then(_expired)
+    return archive.expire(topic, request.before_us, dry_run=request.dry_run, upto=request.upto).then(_expired)
 
 
 def _expired(expiry: Expiry) -> Reply:
@@ -96,4 +96,5 @@ def _expired(expiry: Expiry) -> Reply:
         )
         for entry in expiry.entries
     ]
-    return Reply(ExpireArchiveReply(listed, expiry.segments, expiry.bytes))
+    upto = [(place.topic_id, place.partition, end) for place, end in expiry.upto.items()]
+    return Reply(ExpireArchiveReply(listed, expiry.segments, expiry.bytes, upto))

@@ -61,8 +61,19 @@ class Archive:
             segment.topic, segment.partition, [(low, high) for low, high in reply.damaged], reply.reason
         )
 
-    def expire(self, topic: str, *, before: Age, dry_run: bool = False, timeout: Timeout = DEFAULT) -> ArchiveExpiry:
-        """Remove from the archive, finally, what was appended to a topic before a time and is no longer in its log."""
+    def expire(
+        self,
+        topic: str,
+        *,
+        before: Age,
+        dry_run: bool = False,
+        confirmed: ArchiveExpiry | None = None,
+        timeout: Timeout = DEFAULT,
+    ) -> ArchiveExpiry:
+        """Remove from the archive, finally, what was appended to a topic before a time and is no longer in its log.
+
+        With `confirmed`, which a dry run returned, nothing goes that was not in it.
+        """
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         before_us = (
             session.time.wall_us() - abs(duration_us(before))
@@ -70,18 +81,27 @@ class Archive:
             else to_us(before, "before")
         )
         full_name, is_trial = session.directory.full_name(topic), check_flag("dry_run", dry_run)
-        request = ExpireArchive(full_name, before_us, dry_run=is_trial)
+        request = ExpireArchive(full_name, before_us, dry_run=is_trial, upto=_upto(confirmed))
         return _expiry(change(session.link, request, deadline, _nothing))
 
-    def expire_deleted(self, *, dry_run: bool = False, timeout: Timeout = DEFAULT) -> ArchiveExpiry:
-        """Remove from the archive, finally, all that this broker archived of topics that were deleted."""
+    def expire_deleted(
+        self, *, dry_run: bool = False, confirmed: ArchiveExpiry | None = None, timeout: Timeout = DEFAULT
+    ) -> ArchiveExpiry:
+        """Remove from the archive, finally, all that this broker archived of topics that were deleted.
+
+        With `confirmed`, which a dry run returned, nothing goes that was not in it.
+        """
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
-        request = ExpireArchive(deleted=True, dry_run=check_flag("dry_run", dry_run))
+        request = ExpireArchive(deleted=True, dry_run=check_flag("dry_run", dry_run), upto=_upto(confirmed))
         return _expiry(change(session.link, request, deadline, _nothing))
 
 
 def _nothing() -> None:
     """What is asked for is done a second time without harm."""
+
+
+def _upto(confirmed: ArchiveExpiry | None) -> list[tuple[int, int, int]] | None:
+    return None if confirmed is None else confirmed.upto
 
 
 def _expiry(reply: object) -> ArchiveExpiry:
@@ -90,4 +110,4 @@ def _expiry(reply: object) -> ArchiveExpiry:
         ExpiredSegment(one.topic, one.topic_id, one.partition, one.base_offset, one.end_offset, one.bytes)
         for one in reply.listed
     ]
-    return ArchiveExpiry(reply.segments, reply.bytes, listed)
+    return ArchiveExpiry(reply.segments, reply.bytes, listed, reply.upto)

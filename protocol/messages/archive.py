@@ -85,12 +85,14 @@ class VerifyArchiveReply(Message):
 
 class ExpireArchive(Message):
     """Removes archived segments: those of a topic appended before a time and no longer in its log; or, with
-    `deleted`, all of topics that this broker deleted. `dry_run` only says which."""
+    `deleted`, all of topics that this broker deleted. `dry_run` only says which. With `upto`, as a dry run's reply has
+    it, nothing goes that was not in that reply."""
 
     topic: Name | None = None
     before_us: TimeUs | None = None
     deleted: bool = False
     dry_run: bool = False
+    upto: list[tuple[TopicId, PartitionIndex, Offset]] | None = None
 
 
 class ExpiredSegmentInfo(Message):
@@ -105,8 +107,12 @@ class ExpiredSegmentInfo(Message):
 
 
 class ExpireArchiveReply(Message):
-    """What was removed: the first thousand segments of it, and how many and how large all of them are."""
+    """What was removed: the first thousand segments of it, and how many and how large all of them are.
+
+    `upto` has for each partition its topic's id, its number, and the end of the last segment that goes.
+    """
 
     listed: list[ExpiredSegmentInfo]
     segments: int
     bytes: int
+    upto: list[tuple[int, int, int]] = []

@@ -11,6 +11,7 @@ from tests.helpers.archiving_process import SMALL, archiving_broker, fill, until
 from tests.helpers.command_line import CommandLine
 
 from tidelog import Client
+from tidelog.broker.cli import archive as archive_command
 
 pytestmark = pytest.mark.process
 
@@ -153,6 +154,42 @@ def test_nothing_archived_is_exit_code_3(cli: CommandLine, store: str) -> None:
     for verb in ("list", "verify"):
         assert cli.run("archive", verb, "empty", code=3).error == "tidelog: NOT_FOUND: nothing of empty is archived"
     assert cli.run("archive", "list", "empty", "--store", store, code=3).code == 3
+
+
+def test_a_partition_that_is_not_there_is_said(cli: CommandLine, store: str) -> None:
+    """A broker knows how many a topic has; a store, or all topics, have nothing of it: never `intact`."""
+    for verb in ("list", "verify"):
+        found = cli.run("archive", verb, "orders", "--partition", "99", code=1)
+        assert found.error == ("tidelog: UNKNOWN_PARTITION: partition: expected 0 to 0 in topic 'orders', found 99")
+        found = cli.run("archive", verb, "--partition", "99", code=3)
+        assert found.error == "tidelog: NOT_FOUND: nothing of partition 99 of any topic is archived"
+        found = cli.run("archive", verb, "orders", "--partition", "99", "--store", store, code=3)
+        assert found.error == "tidelog: NOT_FOUND: nothing of partition 99 of orders is archived"
+        assert b"intact" not in found.out
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_what_was_not_confirmed_is_not_removed(
+    cli: CommandLine, store: str, direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is archived and leaves the log while the question stands stays: the answer was to another question."""
+    name = f"grows{direct}"
+    with Client(cli.url) as client:
+        client.topics.create(name, partitions=1, **SMALL)
+        fill(client, name, 200)
+        until_archived(client, name, 180)
+
+        def meanwhile(question: str, _yes: bool) -> None:
+            assert question.startswith("Remove 3 segments")
+            fill(client, name, 200, first=200)
+            until_archived(client, name, 360)
+
+        monkeypatch.setattr(archive_command, "confirm", meanwhile)
+        where = {"store": store} if direct else {"url": cli.url}
+        archive_command.expire_archive(name, older_than=0, yes=False, **where)  # type: ignore[arg-type]
+        assert client.topics.archived(name)[0].base_offset == 180 or direct
+    left = cli.run("archive", "list", name, "--store", store, "--output", "json").lines
+    assert [json.loads(line)["base_offset"] for line in left] == [180, 240, 300]
 
 
 @pytest.mark.parametrize("verb", [["list"], ["run"], ["verify"], ["expire", "--deleted", "--yes"]])

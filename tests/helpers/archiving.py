@@ -43,6 +43,7 @@ class ArchivingCore(Core):
         store: MemoryStore | None = None,
         *,
         identity: str = "00112233445566aa",
+        mark: str | None = None,
         cache_bytes: int = 1 << 20,
         concurrency: int = 2,
         **given: object,
@@ -53,7 +54,9 @@ class ArchivingCore(Core):
         self.archive = Archive(
             self.services,
             self.store,
-            ArchiveSettings(load_identity(self.files, lambda: identity), SECOND, concurrency, 60 * SECOND, cache_bytes),
+            ArchiveSettings(
+                load_identity(self.files, lambda: identity), SECOND, concurrency, 60 * SECOND, cache_bytes, mark
+            ),
             self.topics.all,
             self.topics.by_id,
             copy_offload=self.threads.copy,

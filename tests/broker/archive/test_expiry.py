@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import pytest
 from tests.helpers.archiving import SECOND, ArchivingCore, archived_topic
 from tests.helpers.object_stores import Died
 
+from tidelog.broker.archive import expiry
 from tidelog.broker.archive.entry import Place
 from tidelog.broker.archive.offline import OfflineArchive, flaws_of, holes
 from tidelog.broker.archive.store import StoredObject
@@ -113,6 +115,53 @@ def test_a_topic_that_is_made_while_deleted_ones_are_looked_for_is_kept() -> Non
     core.store.walk = walk_while_one_is_made  # type: ignore[method-assign]
     assert core.archive.expire_deleted(dry_run=False).result().segments == 0
     assert [name for name in core.store.names(".json") if "/late/" in name]
+
+
+def test_nothing_goes_that_was_not_confirmed() -> None:
+    """What grows old, leaves the log or is deleted after a dry run stays, until somebody confirms it."""
+    core, partition, values = archived()
+    trial = core.archive.expire(core.topic("orders"), 1 << 61, dry_run=True).result()
+    upto = [(place.topic_id, place.partition, end) for place, end in trial.upto.items()]
+    assert upto == [(1, 0, 24)]
+    values += core.fill(partition, 12, first=27)
+    core.advance(2 * SECOND)
+    core.expire()
+    assert partition.start_offset == 36
+    assert core.archive.expire(core.topic("orders"), 1 << 61, dry_run=False, upto=[]).result().segments == 0
+    done = core.archive.expire(core.topic("orders"), 1 << 61, dry_run=False, upto=upto).result()
+    assert [(entry.base_offset, entry.end_offset) for entry in done.entries] == [(0, 6), (6, 12), (12, 18), (18, 24)]
+    assert core.read_archived(partition, 24) == values[24:]
+    assert core.archive.expire(core.topic("orders"), 1 << 61, dry_run=False, upto=upto).result().segments == 0
+
+
+def test_no_deleted_topic_goes_that_was_not_confirmed() -> None:
+    """A topic that is deleted after the dry run stays, and so does what of a confirmed one came later."""
+    core, _partition, _values = archived()
+    second = core.create("second").partition(0)
+    core.fill(second, 13)
+    core.advance(2 * SECOND)
+    core.wait(core.topics.delete("default/orders"))
+    trial = core.archive.expire_deleted(dry_run=True).result()
+    core.wait(core.topics.delete("default/second"))
+    upto = [(place.topic_id, place.partition, end) for place, end in trial.upto.items()]
+    assert upto == [(1, 0, 24)]
+    part = core.archive.expire_deleted(dry_run=False, upto=[(1, 0, 12)]).result()
+    assert (part.segments, len(core.store.names(".log"))) == (2, 4)
+    assert core.archive.expire_deleted(dry_run=False, upto=upto).result().segments == 2
+    assert {entry.topic for entry in core.archive.expire_deleted(dry_run=True).result().entries} == {"default/second"}
+
+
+def test_all_that_deleted_topics_left_leaves_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many segments are named in the answer, none of those removed is kept at hand."""
+    monkeypatch.setattr(expiry, "LISTED", 1)
+    core, partition, values = archived()
+    assert core.read_archived(partition) == values
+    core.wait(core.topics.delete("default/orders"))
+    assert core.archive.cache.held_bytes > 0
+    assert core.archive.expire_deleted(dry_run=True).result().segments == 4
+    assert core.archive.cache.held_bytes > 0, "a dry run changes nothing"
+    done = core.archive.expire_deleted(dry_run=False).result()
+    assert (done.segments, len(done.entries), core.archive.cache.held_bytes) == (4, 1, 0)
 
 
 def test_verifying_reads_from_the_store_and_not_from_the_cache() -> None:
