@@ -6,64 +6,68 @@ member went down) are leased by themselves, as few together as their mark says, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .events import Event, Flag, Kind, Span
-from .marks import Mark
+from .events import Event, Flag, Kind
+from .marks import Marked
 from .moment import Moment
-from .offset_set import count_of, first_of, runs_from
+from .offset_set import OffsetSet, Span, below, lowest, packed_of, ranges_of, set_of
 from .queue_state import QueueState
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Messages that may be leased together, as ranges that ascend. `are_suspects`: see `Flag.ALONE`."""
+    """Messages that may be leased together; the set is not to be changed. `are_suspects`: see `Flag.ALONE`."""
 
-    ranges: list[Span]
+    offsets: OffsetSet
     are_suspects: bool = False
 
     def __bool__(self) -> bool:
-        return bool(self.ranges)
+        return bool(self.offsets)
 
     @property
     def count(self) -> int:
         """How many they are."""
-        return count_of(self.ranges)
+        return len(self.offsets)
+
+    @property
+    def ranges(self) -> list[Span]:
+        """Which they are, as ranges that ascend."""
+        return ranges_of(self.offsets)
+
+    @property
+    def packed(self) -> bytes:
+        """The same as it travels."""
+        return packed_of(self.offsets)
 
     def below(self, offset: int) -> Choice:
         """Return those below an offset, as where the bytes of the others would be too many."""
-        return Choice([(start, min(end, offset)) for start, end in self.ranges if start < offset], self.are_suspects)
+        return Choice(below(self.offsets, offset), self.are_suspects)
 
 
 def choose(state: QueueState, end: int, count: int) -> Choice:
     """Return up to `count` available messages below `end` that are no suspects."""
-    ranges: list[Span] = []
-    left = count
-    for start, stop in runs_from(state.ready - state.suspects if state.suspects else state.ready, 0):
-        if not left:
-            break
-        stop = min(stop, start + left, max(end, start))
-        if start < stop:
-            ranges.append((start, stop))
-            left -= stop - start
-    if left and state.frontier < end:
-        start, stop = state.frontier, min(end, state.frontier + left)
-        if ranges and ranges[-1][1] == start:
-            ranges[-1] = (ranges[-1][0], stop)
-        else:
-            ranges.append((start, stop))
-    return Choice(ranges)
+    chosen = below(lowest(state.ready, count), end) if state.ready else OffsetSet()
+    left = count - len(chosen)
+    if left > 0 and state.frontier < end:
+        chosen.add_range(state.frontier, min(end, state.frontier + left))
+    return Choice(chosen)
 
 
 def choose_suspects(state: QueueState, end: int, count: int) -> Choice:
-    """Return the first available suspects that may be leased together, at most `count`."""
-    suspects = state.ready & state.suspects
-    if not suspects or suspects.min() >= end:
-        return Choice([], are_suspects=True)
-    first = state.marks.get(suspects.min())
-    assert first is not None, "a suspect has a mark"
-    ranges = first_of(suspects, min(count, first.suspect))
-    return Choice([(start, min(stop, end)) for start, stop in ranges if start < end], are_suspects=True)
+    """Return the first available suspects that may be leased together, at most `count`.
+
+    None after the first that is to be with fewer: one that is to be alone is not taken with its neighbours.
+    """
+    suspects = below(lowest(state.suspects, count), end)
+    if not suspects:
+        return Choice(suspects, are_suspects=True)
+    together = state.marks.get(suspects.min()).suspect
+    stricter = [part.min() for mark, part in state.marks.items(suspects) if mark.suspect < together]
+    if stricter:
+        suspects = below(suspects, min(stricter))
+    return Choice(lowest(suspects, together), are_suspects=True)
 
 
 def acquired(
@@ -87,7 +91,7 @@ def acquired(
         Kind.ACQUIRED,
         group,
         generation,
-        choice.ranges,
+        choice.packed,
         lease=lease,
         member=member,
         time_us=now.wall_us + duration_us,
@@ -96,11 +100,11 @@ def acquired(
     )
 
 
-def earlier_attempts(state: QueueState, choice: Choice) -> list[tuple[int, int, Mark]]:
-    """Return those of the chosen that were handed over before, with what is known of that; ask before `apply`."""
-    return [
-        (start, end, mark)
-        for span in choice.ranges
-        for start, end, mark in state.marks.items(*span)
-        if mark.attempts or mark.error is not None
-    ]
+def earlier_attempts(state: QueueState, choice: Choice) -> list[Marked]:
+    """Return those of the chosen that were handed over before, by what is known of that."""
+    return [marked for marked in state.marks.items(choice.offsets) if marked.mark.attempts]
+
+
+def damaged(group: int, generation: int, ranges: Iterable[Span]) -> Event:
+    """Return the event that takes messages out of the group's way that cannot be read."""
+    return Event(Kind.DAMAGED, group, generation, packed_of(set_of(ranges)))

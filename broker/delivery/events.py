@@ -6,37 +6,33 @@ off size                       all little endian
   2   2  flags
   4   4  group id
   8   4  generation            of the group; an event of an earlier one says nothing any more
- 12   4  count                 SUSPECTED: how many may be leased together next; ANSWERED: a messages.Settling
+ 12   4  count                 how many suspects may be leased together next: SUSPECTED, RELEASED when EXPIRED
  16   8  lease
- 24   8  member                ANSWERED: 0 by token
- 32   8  number                ANSWERED: of the settle request
+ 24   8  member                ACQUIRED; with ASKED who settled, 0 by token
+ 32   8  number                with ASKED: of the settle request
  40   8  time_us               wall clock: ACQUIRED, RENEWED when the lease ends; RELEASED not before
  48   8  duration_us           ACQUIRED, RENEWED how long; RELEASED the delay, jitter included
  56   4  ranges_length         bytes, 16 a range
  60   4  error_length          bytes, 0: none
- 64      ranges                i64 start, i64 end (exclusive)
+ 64      ranges                i64 start, i64 end (exclusive); ascending and apart
          error                 MessagePack array: kind, text, traceback
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum, IntFlag
 from struct import Struct
 
 import msgspec
 
-from ...protocol.errors import UnsupportedError
+from ...protocol.errors import CorruptError, InvalidRequestError, UnsupportedError
 from ...protocol.messages import SettleError
-from ...protocol.offset_ranges import RANGE_BYTES, pack_ranges
+from .offset_set import OffsetSet, Span, check_packed, set_of_packed, spans_of_packed
 
 VERSION = 1
 
 _HEAD = Struct("<BBHIIIqqqqqII")
 _ERRORS = msgspec.msgpack.Decoder(SettleError)
-
-Span = tuple[int, int]
-"""Offsets from the first to the second, which is not one of them."""
 
 
 class Kind(IntEnum):
@@ -50,8 +46,7 @@ class Kind(IntEnum):
     RETURNED = 6
     RENEWED = 7
     SUSPECTED = 8
-    REMOVED = 9
-    ANSWERED = 10
+    DAMAGED = 9
 
 
 class Flag(IntFlag):
@@ -61,22 +56,22 @@ class Flag(IntFlag):
     COUNTED = 1
     """ACQUIRED: counts as handed over."""
     ALONE = 2
-    """ACQUIRED: a suspect; its member holds nothing beside it."""
+    """ACQUIRED: suspects; their member holds nothing beside them."""
     EXPIRED = 4
-    """RELEASED, REJECTED, SUSPECTED: the lease ended by itself."""
+    """RELEASED, REJECTED, SUSPECTED: the lease ended by itself; with ASKED its member goes down."""
     AT_LIMIT = 8
     """REJECTED: it was the last attempt, not the member's wish."""
-    DAMAGED = 16
-    """REMOVED: found damaged, not removed by retention."""
+    ASKED = 16
+    """What a settle request asked for, by which its repeat is known."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One event; see the layout above."""
+    """One event; see the layout above. `ranges` are packed as they are stored."""
 
     kind: Kind
     group: int
     generation: int
-    ranges: Sequence[Span]
+    ranges: bytes = b""
     lease: int = 0
     member: int = 0
     number: int = 0
@@ -86,10 +81,19 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     flags: Flag = Flag.NONE
     error: SettleError | None = None
 
+    @property
+    def offsets(self) -> OffsetSet:
+        """What it is about, as a set of its own."""
+        return set_of_packed(self.ranges)
+
+    @property
+    def spans(self) -> list[Span]:
+        """What it is about, as pairs."""
+        return spans_of_packed(self.ranges)
+
 
 def encode_event(event: Event) -> bytes:
     """Return the value of the record that holds an event."""
-    ranges = pack_ranges(event.ranges)
     error = b"" if event.error is None else msgspec.msgpack.encode(event.error)
     head = _HEAD.pack(
         event.kind,
@@ -103,37 +107,51 @@ def encode_event(event: Event) -> bytes:
         event.number,
         event.time_us,
         event.duration_us,
-        len(ranges),
+        len(event.ranges),
         len(error),
     )
-    return b"".join((head, ranges, error))
+    return b"".join((head, event.ranges, error))
 
 
 def decode_event(value: bytes) -> Event:
-    """Read a record's value. Raises UnsupportedError for a kind or version this broker does not know."""
+    """Read a record's value.
+
+    Raises UnsupportedError for a kind, version or flag that this broker does not know, and CorruptError for what no
+    broker wrote.
+    """
     kind, version = (value[0], value[1]) if len(value) >= 2 else (0, 0)
-    if kind not in _KINDS or version != VERSION or len(value) < _HEAD.size:
+    if kind not in _KINDS or version != VERSION:
         raise UnsupportedError(
             f"expected delivery events of kinds 1 to {max(Kind)}, version {VERSION}, found kind {kind}, version"
-            f" {version}, {len(value)} bytes: a later broker wrote this data directory",
+            f" {version}: a later broker wrote this data directory",
             kind=kind,
             version=version,
         )
+    if len(value) < _HEAD.size:
+        raise CorruptError(f"expected a delivery event of at least {_HEAD.size} bytes, found {len(value)}")
     head = _HEAD.unpack_from(value)
-    ranges_length, error_length = head[11], head[12]
-    error_at = _HEAD.size + ranges_length
-    if len(value) != error_at + error_length or ranges_length % RANGE_BYTES:
-        raise UnsupportedError(f"expected a {Kind(kind).name} event of the length it says, found {len(value)} bytes")
-    bounds = memoryview(value)[_HEAD.size : error_at].cast("q")
+    if head[2] & ~_FLAGS:
+        raise UnsupportedError(
+            f"expected a {Kind(kind).name} event with flags within {_FLAGS:#x}, found {head[2]:#x}: a later broker"
+            " wrote this data directory",
+            flags=head[2],
+        )
+    error_at = _HEAD.size + head[11]
+    if len(value) != error_at + head[12]:
+        raise CorruptError(
+            f"expected a {Kind(kind).name} event of the {error_at + head[12]} bytes it says, found {len(value)}"
+        )
+    ranges = value[_HEAD.size : error_at]
     try:
-        error = _ERRORS.decode(value[error_at:]) if error_length else None
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise UnsupportedError(f"expected an error in a {Kind(kind).name} event, found {problem}") from None
+        check_packed(ranges)
+        error = _ERRORS.decode(value[error_at:]) if head[12] else None
+    except (InvalidRequestError, msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise CorruptError(f"expected ranges and error in a {Kind(kind).name} event, found: {problem}") from None
     return Event(
-        Kind(kind),
+        _KINDS[kind],
         head[3],
         head[4],
-        [*zip(bounds[::2].tolist(), bounds[1::2].tolist(), strict=True)],
+        ranges,
         lease=head[6],
         member=head[7],
         number=head[8],
@@ -145,4 +163,5 @@ def decode_event(value: bytes) -> Event:
     )
 
 
-_KINDS = frozenset(Kind)
+_KINDS = {int(kind): kind for kind in Kind}
+_FLAGS = sum(Flag)

@@ -1,4 +1,4 @@
-"""What becomes of a lease that ends by itself: at its deadline, or because its member is gone.
+"""What becomes of a lease that its member does not settle: it ended, its member is gone, or it was never received.
 
 What was reported as handed over counts, waits by its backoff, and is rejected at its limit. The rest comes back at
 once and uncounted, but suspect: it is leased in groups a tenth as large from then on, down to one alone, so that a
@@ -7,62 +7,43 @@ message that kills its worker is found, and its neighbours are not blamed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .events import Event, Flag, Kind
 from .lease import Lease
-from .moment import Moment
-from .offset_set import ranges_of
+from .offset_set import packed_of
 from .queue_state import QueueState
-from .settling import POLICY_DELAY, Policies, released
+from .releasing import Failure, Retrying, released
 
 SHRINKING = 10
 """How much smaller a group of suspects is than what its member went down with."""
 
 
-def expired(
-    state: QueueState,
-    group: int,
-    generation: int,
-    lease: Lease,
-    *,
-    policies: Policies,
-    chance: Callable[[], float],
-    now: Moment,
-) -> list[Event]:
-    """Return the events that end a lease whose member did not settle it in time."""
+def expired(state: QueueState, group: int, generation: int, lease: Lease, retrying: Retrying) -> list[Event]:
+    """Return the events that end a lease whose member did not settle it in time, or went down."""
+    together = max(1, len(lease.left) // SHRINKING)
     events: list[Event] = []
-    unreported = lease.left - lease.handed
-    if unreported:
-        together = max(1, len(unreported) // SHRINKING)
+    if unreported := lease.left - lease.handed:
         events.append(
             Event(
                 Kind.SUSPECTED,
                 group,
                 generation,
-                ranges_of(unreported),
+                packed_of(unreported),
                 lease=lease.id,
                 count=together,
                 flags=Flag.EXPIRED,
             )
         )
     if lease.handed:
-        events += released(
-            state,
-            (group, generation, lease.id),
-            lease.handed.copy(),
-            lease.handed,
-            policies=policies,
-            delay_us=POLICY_DELAY,
-            chance=chance,
-            now=now,
-            error=None,
-            flags=Flag.EXPIRED,
-        )
+        failure = Failure(group, generation, lease.id, Flag.EXPIRED, together=together)
+        events += released(state, lease.handed, failure, retrying)
     return events
 
 
 def leases_due(state: QueueState, monotonic_us: int) -> list[Lease]:
     """Return the leases that have ended, the earliest first."""
-    due = [lease for lease in state.leases.values() if lease.deadline_us <= monotonic_us]
-    return sorted(due, key=lambda lease: lease.deadline_us)
+    return state.deadlines.due(monotonic_us)
+
+
+def returned(group: int, generation: int, lease: Lease) -> Event:
+    """Return the event that takes a lease back uncounted: it was not received, or its member no longer holds it."""
+    return Event(Kind.RETURNED, group, generation, packed_of(lease.left), lease=lease.id)

@@ -8,16 +8,20 @@ that a power loss took back never settle those that got their offsets since.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import Struct
 
-from ...protocol.batch import BatchHeader, decode_batch
+from ...protocol.batch import HEADER_BYTES, BatchHeader, decode_batch
 from ..storage.fold import FIRST_FOLD_SECTION, Section
 from .events import decode_event
 from .moment import Moment
-from .packing import PackedDelivery, pack_delivery, unpack_delivery
+from .packing import PackedDelivery, frozen, thawed
 from .queue_state import QueueState
 
 STATE_SECTION = FIRST_FOLD_SECTION
 STATE_VERSION = 1
+
+_ONE_VALUE = Struct("<ii")
+"""The offsets column of a plain batch with one value: where it starts (0) and ends."""
 
 Bound = Callable[[int], int]
 """Broker epoch -> one past the last offset of the message log that something said in it can be about."""
@@ -48,26 +52,33 @@ class DeliveryFold:
         """Apply the events of a stored batch. Raises UnsupportedError for one that a later broker wrote."""
         self._in_epoch(header.leader_epoch)
         now = Moment(header.append_time_us, self._monotonic_us())
-        for value in decode_batch(batch).values:
-            event = decode_event(value or b"")
+        for value in _values(header, batch):
+            event = decode_event(value)
             state = self._state(event.group, event.generation)
             if state is not None:
                 state.apply(event, now)
 
     def freeze(self) -> Callable[[], list[Section]]:
         """Hold on to all states."""
-        packed = PackedDelivery(self._epoch, pack_delivery(self.states, self.generations))
-        return lambda: [Section(STATE_SECTION, STATE_VERSION, packed.encode())]
+        epoch = self._epoch
+        groups = [frozen(group, self.generations[group], state) for group, state in self.states.items()]
+
+        def pack() -> list[Section]:
+            packed = PackedDelivery(epoch, [pack_group() for pack_group in groups])
+            return [Section(STATE_SECTION, STATE_VERSION, packed.encode())]
+
+        return pack
 
     def restore(self, sections: Sequence[Section]) -> None:
         """Replace all states by what `freeze` led to."""
         for section in sections:
             packed = PackedDelivery.decode(section.data)
-            self.states, self.generations = unpack_delivery(packed.groups)
-            self._in_epoch(packed.epoch)
+            self.states = {one.group: thawed(one) for one in packed.groups}
+            self.generations = {one.group: one.generation for one in packed.groups}
+            self._epoch = packed.epoch
 
     def _in_epoch(self, epoch: int) -> None:
-        """What follows was said in an epoch; what was said in the ones before is bounded by their ends."""
+        """What follows was said in an epoch; what was said in the one before is bounded by its end."""
         if epoch != self._epoch:
             self.clip_above(self._bound(self._epoch))
             self._epoch = epoch
@@ -97,8 +108,7 @@ class DeliveryFold:
     def clip_above(self, end: int) -> None:
         """Forget what is said of offsets from `end` on: the message log lost them."""
         for state in self.states.values():
-            self.clipped += max(0, state.frontier - end)
-            state.clip_above(end)
+            self.clipped += state.clip_above(end)
 
     def serve(self, now: Moment, monotonic_us: Callable[[], int], visibility_timeout_us: Callable[[int], int]) -> None:
         """Go on live: recovery is over. `visibility_timeout_us` is asked for each group's."""
@@ -106,6 +116,15 @@ class DeliveryFold:
         self._monotonic_us = monotonic_us
         for group, state in self.states.items():
             state.resume(now, visibility_timeout_us(group))
+
+
+def _values(header: BatchHeader, batch: memoryview) -> Sequence[bytes]:
+    """Return the values of a batch of events. One alone, as most are, is taken from where it lies."""
+    if header.record_count == 1 and not header.attributes:
+        _start, end = _ONE_VALUE.unpack_from(batch, HEADER_BYTES)
+        at = HEADER_BYTES + _ONE_VALUE.size
+        return (bytes(batch[at : at + end]),)
+    return [value or b"" for value in decode_batch(batch).values]
 
 
 def _in_recovery() -> int:

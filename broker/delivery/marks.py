@@ -1,17 +1,27 @@
-"""What is known of an unsettled message beyond where it is: attempts, suspicion, and how the last attempt ended."""
+"""What is known of messages beyond where they are: attempts, suspicion, and how the last attempt ended.
+
+Offsets are kept by their mark, in blocks of 1,024: what failed together has one mark, so every second of a million
+takes a few MiB, and what failed alone is found among the few marks of its block.
+
+    block 0: [(a, {1, 3, 5})]    block 7: [(a, {7170}), (b, {7168, 7169})]       each offset under one mark
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ...protocol.messages import SettleError
+from .offset_set import OffsetSet, set_of
+
+_BLOCK_BITS = 10
 
 
 class Mark(NamedTuple):
     """Of messages that are not as new; all zero is the default, and is not kept."""
 
     attempts: int = 0
-    """Hand-overs that count."""
+    """Hand-overs that count, from leases that have ended."""
     suspect: int = 0
     """How many of such may be leased together, 0: no suspect."""
     last_us: int = 0
@@ -19,18 +29,140 @@ class Mark(NamedTuple):
     error: SettleError | None = None
     """Why the last attempt failed."""
 
-    def handed_over(self, now_us: int) -> Mark:
-        """Return the mark after one more hand-over."""
-        return self._replace(attempts=self.attempts + 1, last_us=now_us)
+    def suspected(self, together: int) -> Mark:
+        """Return the mark of a suspect: as few may be leased together as any suspicion said."""
+        return self._replace(suspect=min(together, self.suspect or together))
 
-    def taken_back(self) -> Mark:
-        """Return the mark after a hand-over that does not count after all."""
-        return self._replace(attempts=max(0, self.attempts - 1))
+    def attempted(self, now_us: int, error: SettleError | None, suspect: int = 0) -> Mark:
+        """Return the mark after one more attempt that failed."""
+        return Mark(self.attempts + 1, suspect, now_us, error)
 
 
 NEW = Mark()
 
 
-def kept(mark: Mark) -> Mark | None:
-    """Return a mark as a RangeMap keeps it."""
-    return None if mark == NEW else mark
+class Marked(NamedTuple):
+    """Messages under one mark; the set is not to be changed."""
+
+    mark: Mark
+    offsets: OffsetSet
+
+
+class Marks:
+    """Marks of messages of one partition."""
+
+    __slots__ = ("_blocks", "offsets")
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, list[Marked]] = {}
+        self.offsets = OffsetSet()
+        """Those that have one."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[Marked]:
+        for entries in self._blocks.values():
+            yield from entries
+
+    def __repr__(self) -> str:
+        return f"<Marks of {len(self)} messages in {len(self._blocks)} blocks>"
+
+    def get(self, offset: int) -> Mark:
+        """Return the mark of a message, `NEW` where there is none."""
+        entries = self._blocks.get(offset >> _BLOCK_BITS, ())
+        return next((mark for mark, offsets in entries if offset in offsets), NEW)
+
+    def items(self, offsets: OffsetSet) -> list[Marked]:
+        """Return the marked ones of a set, by their marks; those that are alike in neighbouring blocks as one."""
+        found: list[Marked] = []
+        if not self.offsets or self.offsets.isdisjoint(offsets):
+            return found
+        for block, part in _by_block(self.offsets & offsets):
+            for mark, marked in self._blocks[block]:
+                inside = marked & part
+                if inside and found and found[-1].mark == mark:
+                    found[-1] = Marked(mark, found[-1].offsets | inside)
+                elif inside:
+                    found.append(Marked(mark, inside))
+        return found
+
+    def parts(self, offsets: OffsetSet) -> list[Marked]:
+        """Return all of a set by their marks, those that have none under `NEW`."""
+        found = self.items(offsets)
+        plain = offsets - self.offsets if found else offsets
+        return [Marked(NEW, plain), *found] if plain else found
+
+    def change(self, offsets: OffsetSet, how: Callable[[Mark], Mark]) -> None:
+        """Replace each mark by what `how` makes of it."""
+        for mark, part in self.parts(offsets):
+            self.put(part, how(mark))
+
+    def put(self, offsets: OffsetSet, mark: Mark) -> None:
+        """Put messages under a mark, whatever theirs was."""
+        self.drop(offsets)
+        if mark == NEW or not offsets:
+            return
+        self.offsets |= offsets
+        for block, part in _by_block(offsets):
+            entries = self._blocks.setdefault(block, [])
+            for place, (known, marked) in enumerate(entries):
+                if known == mark:
+                    entries[place] = Marked(mark, marked | part)
+                    break
+            else:
+                entries.append(Marked(mark, part))
+
+    def drop(self, offsets: OffsetSet) -> None:
+        """Forget the marks of these."""
+        if not self.offsets or self.offsets.isdisjoint(offsets):
+            return
+        for block, part in _by_block(self.offsets & offsets):
+            left = [Marked(mark, rest) for mark, marked in self._blocks[block] if (rest := marked - part)]
+            if left:
+                self._blocks[block] = left
+            else:
+                del self._blocks[block]
+        self.offsets -= offsets
+
+    def suspects_in(self, offsets: OffsetSet) -> OffsetSet:
+        """Return those of a set that are suspect."""
+        found = OffsetSet()
+        for mark, part in self.items(offsets):
+            if mark.suspect:
+                found |= part
+        return found
+
+    def frozen(self) -> list[Marked]:
+        """Return what there is now, for a snapshot: quick, and not changed by what comes later."""
+        return [*self]
+
+    def check(self) -> None:
+        """Derive again what must hold; for tests."""
+        seen = OffsetSet()
+        for block, entries in self._blocks.items():
+            assert entries, "no block is kept for nothing"
+            for mark, marked in entries:
+                assert mark != NEW, "the default is not kept"
+                assert marked, "no mark is kept for nothing"
+                assert marked.min() >> _BLOCK_BITS == block == marked.max() >> _BLOCK_BITS
+                assert seen.isdisjoint(marked), "one mark a message"
+                seen |= marked
+            marks = [mark for mark, _marked in entries]
+            assert not any(mark in marks[:place] for place, mark in enumerate(marks)), "those alike are together"
+        assert seen == self.offsets
+
+
+def _by_block(offsets: OffsetSet) -> Iterator[tuple[int, OffsetSet]]:
+    """Yield a set that is not empty in its parts, one a block."""
+    at, last = offsets.min(), offsets.max()
+    if at >> _BLOCK_BITS == last >> _BLOCK_BITS:
+        yield at >> _BLOCK_BITS, offsets
+        return
+    while True:
+        block = at >> _BLOCK_BITS
+        end = (block + 1) << _BLOCK_BITS
+        yield block, offsets & set_of(((block << _BLOCK_BITS, end),))
+        if end > last:
+            return
+        at = offsets.next_set_bit(end)

@@ -1,19 +1,30 @@
 """Sets of offsets: roaring bitmaps (CRoaring, by pyroaring), and how ranges go into and come out of them.
 
-A run of any length costs about nothing, every second one of a million 128 KiB; membership and minimum take under 2 us.
+A run of any length costs about nothing, every second one of a million 128 KiB; most operations take under 2 us.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
+from struct import Struct
 
 import numpy as np
 from pyroaring import BitMap64
 
-from ...protocol.offset_ranges import merge_offsets
-from .events import Span
+from ...protocol.errors import InvalidRequestError
+from ...protocol.offset_ranges import MAX_OFFSET, RANGE_BYTES, Ranges, merge_offsets, unpack_ranges
+
+Span = tuple[int, int]
+"""Offsets from the first to the second, which is not one of them."""
 
 OffsetSet = BitMap64
+
+_SPAN = Struct("<qq")
+_FEW = 8
+"""Up to so many ranges are added one by one: numpy's calls cost more."""
+_SPARSE = 16
+"""Ranges of fewer offsets than this on average are listed offset by offset."""
 
 
 def set_of(ranges: Iterable[Span]) -> OffsetSet:
@@ -24,55 +35,82 @@ def set_of(ranges: Iterable[Span]) -> OffsetSet:
     return found
 
 
+def set_of_packed(packed: bytes, at_most: int = MAX_OFFSET) -> OffsetSet:
+    """Return the offsets of packed ranges.
+
+    Raises InvalidRequestError for what are none, or more than `at_most`: a range of a peer is not believed, since one
+    of 2^62 offsets would be made bitmap by bitmap.
+    """
+    if len(packed) == RANGE_BYTES:
+        start, end = _SPAN.unpack(packed)
+        if 0 <= start < end <= min(MAX_OFFSET, start + at_most):
+            return set_of(((start, end),))
+    ranges = unpack_ranges(packed)
+    lengths = ranges[:, 1] - ranges[:, 0]
+    total = int(lengths.sum())
+    if total > at_most:
+        raise InvalidRequestError(f"expected ranges of at most {at_most} offsets, found {total}")
+    if len(ranges) <= _FEW or total > _SPARSE * len(ranges):
+        return set_of(ranges.tolist())
+    first = np.repeat(ranges[:, 0] - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
+    return OffsetSet(array("Q", (first + np.arange(total)).astype(np.uint64).tobytes()))
+
+
 def ranges_of(offsets: OffsetSet) -> list[Span]:
     """Return a set as ranges, ascending and apart."""
+    return [*iter_spans(offsets)]
+
+
+def iter_spans(offsets: OffsetSet) -> Iterator[Span]:
+    """Yield a set as ranges, ascending and apart."""
     count = len(offsets)
     if not count:
-        return []
+        return
     first, last = offsets.min(), offsets.max()
     if last - first + 1 == count:
-        return [(first, last + 1)]
-    merged = merge_offsets(np.frombuffer(offsets.to_array(), np.int64))
-    return [(start, end) for start, end in merged.tolist()]
+        yield first, last + 1
+        return
+    starts, ends = _merged(offsets).T.tolist()
+    yield from zip(starts, ends, strict=True)
 
 
-def first_of(offsets: OffsetSet, count: int, start: int = 0) -> list[Span]:
-    """Return the `count` lowest offsets from `start` on (fewer if there are fewer) as ranges."""
-    runs: list[Span] = []
-    left = count
-    for first, end in runs_from(offsets, start):
-        end = min(end, first + left)
-        runs.append((first, end))
-        left -= end - first
-        if not left:
-            break
-    return runs
+def packed_of(offsets: OffsetSet) -> bytes:
+    """Return a set as packed ranges."""
+    count = len(offsets)
+    if not count:
+        return b""
+    first, last = offsets.min(), offsets.max()
+    if last - first + 1 == count:
+        return _SPAN.pack(first, last + 1)
+    return _merged(offsets).astype("<i8", copy=False).tobytes()
 
 
-def runs_from(offsets: OffsetSet, start: int) -> Iterator[Span]:
-    """Yield the runs of a set from an offset on. What lies behind is not looked at before it is asked for."""
-    at, last = start, offsets.max() if offsets else -1
-    while at <= last:
-        first = offsets.next_set_bit(at)
-        at = _run_end(offsets, first)
-        yield first, at
+def spans_of_packed(packed: bytes) -> list[Span]:
+    """Return packed ranges as pairs. Raises InvalidRequestError for what are none."""
+    return [(start, end) for start, end in unpack_ranges(packed).tolist()]
 
 
-def _run_end(offsets: OffsetSet, start: int) -> int:
-    """Return where the run that begins at `start` ends: doubling steps, then halving."""
-    reach = 1
-    while offsets.contains_range(start, start + 2 * reach):
-        reach *= 2
-    low, high = start + reach, start + 2 * reach  # [start, low) is in, [start, high) is not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if offsets.contains_range(start, middle):
-            low = middle
-        else:
-            high = middle
-    return low
+def check_packed(packed: bytes) -> None:
+    """Raise InvalidRequestError for what are no packed ranges."""
+    if len(packed) != RANGE_BYTES or not 0 <= _SPAN.unpack(packed)[0] < _SPAN.unpack(packed)[1] <= MAX_OFFSET:
+        unpack_ranges(packed)
 
 
-def count_of(ranges: Iterable[Span]) -> int:
-    """Return how many offsets ranges hold."""
-    return sum(end - start for start, end in ranges)
+def lowest(offsets: OffsetSet, count: int) -> OffsetSet:
+    """Return the `count` lowest offsets, or fewer if there are fewer."""
+    if len(offsets) <= count:
+        return offsets.copy()
+    return offsets & set_of(((offsets.min(), offsets[count - 1] + 1),)) if count else OffsetSet()
+
+
+def below(offsets: OffsetSet, end: int) -> OffsetSet:
+    """Return the offsets below `end`."""
+    if not offsets or offsets.max() < end:
+        return offsets
+    kept = offsets.copy()
+    kept.remove_range(end, offsets.max() + 1)
+    return kept
+
+
+def _merged(offsets: OffsetSet) -> Ranges:
+    return merge_offsets(np.frombuffer(offsets.to_array(), np.int64))

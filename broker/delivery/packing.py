@@ -1,17 +1,22 @@
-"""The states of all groups of a partition as bytes: MessagePack arrays, sets of offsets as CRoaring writes them."""
+"""The states of all groups of a partition as bytes: MessagePack arrays, sets of offsets as CRoaring writes them.
+
+In two steps: `frozen` holds on to a state, which appends wait for, and so copies only what is changed in place;
+what it returns packs that, at any time and in any thread. What follows from other parts is not packed.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable
 
 import msgspec
 
+from ...protocol.errors import CorruptError
+from ...protocol.messages import SettleError
 from .lease import Lease
-from .marks import Mark
-from .offset_set import OffsetSet
+from .marks import Mark, Marked, Marks
+from .offset_set import OffsetSet, set_of
 from .queue_state import QueueState
-from .remembered import Deed, Remembered
+from .remembered import Deed, Doer, Done
 
 
 class PackedLease(msgspec.Struct, array_like=True):
@@ -21,29 +26,64 @@ class PackedLease(msgspec.Struct, array_like=True):
     member: int
     left: bytes
     handed: bytes
+    handed_us: int
     duration_us: int
+    term_us: int
     wall_deadline_us: int
     is_alone: bool
 
 
+class PackedWait(msgspec.Struct, array_like=True):
+    """What was released together."""
+
+    offsets: bytes
+    wall_us: int
+    delay_us: int
+
+
+class PackedMark(msgspec.Struct, array_like=True):
+    """Messages under one mark."""
+
+    offsets: bytes
+    attempts: int
+    suspect: int
+    last_us: int
+    error: SettleError | None
+
+
+class PackedDeed(msgspec.Struct, array_like=True):
+    """What was done to a lease."""
+
+    lease: int
+    what: int
+    offsets: bytes
+    request: int
+
+
+class PackedDoer(msgspec.Struct, array_like=True):
+    """What a member did; member 0 stands for all settles by token."""
+
+    member: int
+    requests: int
+    number: int
+    last_us: int
+    deeds: list[PackedDeed]
+
+
 class PackedGroup(msgspec.Struct, array_like=True):
-    """A queue group in one partition."""
+    """A queue group in one partition; `ready` are all that are available below the frontier, suspects among them."""
 
     group: int
     generation: int
     begin: int
     frontier: int
-    open: bytes
     ready: bytes
     damaged: bytes
-    waits: list[tuple[int, int, int, int]]
-    """Start, end, wall time, delay."""
+    waits: list[PackedWait]
     leases: list[PackedLease]
-    marks: list[tuple[int, int, Mark]]
-    rejected: list[tuple[int, int, Mark]]
-    requests: list[tuple[int, int, list[tuple[int, list[Deed]]]]]
-    """Member, wall time of its last settle, its requests."""
-    tokens: list[Deed]
+    marks: list[PackedMark]
+    rejected: list[PackedMark]
+    doers: list[PackedDoer]
 
 
 class PackedDelivery(msgspec.Struct, array_like=True):
@@ -58,82 +98,115 @@ class PackedDelivery(msgspec.Struct, array_like=True):
 
     @classmethod
     def decode(cls, data: bytes) -> PackedDelivery:
-        """Read what `encode` returned."""
-        return msgspec.msgpack.decode(data, type=cls)
+        """Read what `encode` returned. Raises CorruptError for anything else."""
+        try:
+            return msgspec.msgpack.decode(data, type=cls)
+        except msgspec.DecodeError as error:
+            raise CorruptError(f"expected the states of queue groups, found a snapshot that says: {error}") from None
 
 
-def pack_delivery(states: dict[int, QueueState], generations: dict[int, int]) -> list[PackedGroup]:
-    """Return copies of all states."""
-    return [_pack(group, generations[group], state) for group, state in states.items()]
+def frozen(group: int, generation: int, state: QueueState) -> Callable[[], PackedGroup]:
+    """Hold on to a state; what comes back packs it."""
+    begin, frontier = state.begin, state.frontier
+    ready, damaged = state.ready | state.suspects, state.damaged.copy()
+    waiting, waits = state.waiting.offsets.copy(), state.waiting.frozen()
+    leases = [_lease(lease) for lease in state.leases.values()]
+    marks, rejected = state.marks.frozen(), state.rejected.frozen()
+    doers = [
+        (member, doer.requests, doer.number, doer.last_us, [*doer.deeds.items()])
+        for member, doer in state.remembered.items()
+    ]
+
+    def pack() -> PackedGroup:
+        return PackedGroup(
+            group,
+            generation,
+            begin,
+            frontier,
+            ready.serialize(),
+            damaged.serialize(),
+            [
+                PackedWait((offsets & waiting).serialize(), wall_us, delay_us)
+                for _order, offsets, wall_us, delay_us in sorted(waits, key=lambda wait: wait[0])
+            ],
+            [
+                PackedLease(number, member, left.serialize(), handed.serialize(), *times)
+                for number, member, left, handed, times in leases
+            ],
+            [*map(_pack_mark, marks)],
+            [*map(_pack_mark, rejected)],
+            [_pack_doer(*doer) for doer in doers],
+        )
+
+    return pack
 
 
-def unpack_delivery(groups: Iterable[PackedGroup]) -> tuple[dict[int, QueueState], dict[int, int]]:
-    """Return the states and the generations of groups; deadlines are set by `QueueState.resume`."""
-    packed = [*groups]
-    return {one.group: _unpack(one) for one in packed}, {one.group: one.generation for one in packed}
+def thawed(packed: PackedGroup) -> QueueState:
+    """Return the state that was packed; deadlines are set by `QueueState.resume`. Raises CorruptError."""
+    try:
+        return _thawed(packed)
+    except ValueError as error:
+        raise CorruptError(f"expected sets of offsets in a snapshot, found bytes that are none: {error}") from None
 
 
-def _pack(group: int, generation: int, state: QueueState) -> PackedGroup:
-    memory = state.remembered
-    return PackedGroup(
-        group,
-        generation,
-        state.begin,
-        state.frontier,
-        state.open.serialize(),
-        state.ready.serialize(),
-        state.damaged.serialize(),
-        [(start, end, wait.wall_us, wait.delay_us) for start, end, wait in state.waiting],
-        [
-            PackedLease(
-                lease.id,
-                lease.member,
-                lease.left.serialize(),
-                lease.handed.serialize(),
-                lease.duration_us,
-                lease.wall_deadline_us,
-                lease.is_alone,
-            )
-            for lease in state.leases.values()
-        ],
-        [*state.marks],
-        [*state.rejected],
-        [
-            (member, memory.last_us[member], [(number, [*deeds]) for number, deeds in requests.items()])
-            for member, requests in memory.members.items()
-        ],
-        [*memory.tokens],
-    )
+_Lease = tuple[int, int, OffsetSet, OffsetSet, tuple[int, int, int, int, bool]]
 
 
-def _unpack(packed: PackedGroup) -> QueueState:
+def _lease(lease: Lease) -> _Lease:
+    times = (lease.handed_us, lease.duration_us, lease.term_us, lease.wall_deadline_us, lease.is_alone)
+    return lease.id, lease.member, lease.left, lease.handed, times
+
+
+def _pack_mark(marked: Marked) -> PackedMark:
+    mark = marked.mark
+    return PackedMark(marked.offsets.serialize(), mark.attempts, mark.suspect, mark.last_us, mark.error)
+
+
+def _pack_doer(member: int, requests: int, number: int, last_us: int, deeds: list[tuple[Deed, Done]]) -> PackedDoer:
+    packed = [PackedDeed(*deed, done.offsets.serialize(), done.request) for deed, done in deeds]
+    return PackedDoer(member, requests, number, last_us, packed)
+
+
+def _thawed(packed: PackedGroup) -> QueueState:
     state = QueueState(packed.begin)
     state.frontier = packed.frontier
-    state.open = OffsetSet.deserialize(packed.open)
-    state.ready = OffsetSet.deserialize(packed.ready)
-    state.damaged = OffsetSet.deserialize(packed.damaged)
-    for start, end, wall_us, delay_us in packed.waits:
-        state.waiting.add([(start, end)], 0, wall_us, delay_us)
+    state.damaged = _set(packed.damaged)
+    _put_marks(state.marks, packed.marks)
+    _put_marks(state.rejected, packed.rejected)
+    ready = _set(packed.ready)
+    state.suspects = state.marks.suspects_in(ready)
+    state.ready = ready - state.suspects
+    state.open |= ready
+    for wait in packed.waits:
+        state.waiting.add(_set(wait.offsets), 0, wait.wall_us, wait.delay_us)
+    state.open |= state.waiting.offsets
     for one in packed.leases:
-        lease = Lease(one.id, one.member, OffsetSet.deserialize(one.left), one.duration_us)
-        lease.handed = OffsetSet.deserialize(one.handed)
+        lease = Lease(one.id, one.member, _set(one.left), one.duration_us)
+        lease.handed = _set(one.handed)
+        lease.handed_us = one.handed_us
+        lease.term_us = one.term_us
         lease.wall_deadline_us = one.wall_deadline_us
         lease.is_alone = one.is_alone
         state.leases[lease.id] = lease
-    for start, end, mark in packed.marks:
-        state.marks.set(start, end, mark)
-        if mark.suspect:
-            state.suspects.add_range(start, end)
-    for start, end, mark in packed.rejected:
-        state.rejected.set(start, end, mark)
-    state.remembered = _unpack_memory(packed)
+        state.open |= lease.left
+    state.deadlines.rebuild()
+    for doer in packed.doers:
+        state.remembered.restore(doer.member, _doer(doer))
     return state
 
 
-def _unpack_memory(packed: PackedGroup) -> Remembered:
-    memory = Remembered()
-    for member, last_us, requests in packed.requests:
-        memory.members[member] = OrderedDict((number, set(deeds)) for number, deeds in requests)
-        memory.last_us[member] = last_us
-    memory.tokens = OrderedDict.fromkeys(packed.tokens)
-    return memory
+def _put_marks(marks: Marks, packed: list[PackedMark]) -> None:
+    for one in packed:
+        marks.put(_set(one.offsets), Mark(one.attempts, one.suspect, one.last_us, one.error))
+
+
+def _doer(packed: PackedDoer) -> Doer:
+    doer = Doer()
+    doer.requests, doer.number, doer.last_us = packed.requests, packed.number, packed.last_us
+    for deed in packed.deeds:
+        doer.deeds[Deed(deed.lease, deed.what)] = Done(_set(deed.offsets), deed.request)
+    return doer
+
+
+def _set(data: bytes) -> OffsetSet:
+    return OffsetSet.deserialize(data) if data else set_of(())

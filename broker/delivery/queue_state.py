@@ -2,9 +2,10 @@
 
     0 ...... begin ...... floor .................... frontier ........ end of the log
     before   |  settled   | settled, or one of:      | never leased:
-    the group|            | leased ready waiting     | available
+    the group|            | leased, ready, suspect,  | available
+             |            | waiting                  |
 
-    open = leased + ready + waiting;  floor = the lowest open offset, or the frontier
+    open = leased + ready + suspects + waiting;  floor = the lowest open offset, or the frontier
 
 A message is not as new where it has a mark (attempts, suspicion, the last error). `apply` is the only way to change the
 state, the same live and in recovery; what is to happen is decided in `acquiring`, `settling` and `expiring`.
@@ -12,18 +13,32 @@ state, the same live and in recovery; what is to happen is decided in `acquiring
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ...protocol.offset_ranges import pack_ranges
-from .events import Event, Flag, Kind, Span
-from .lease import Lease
-from .marks import NEW, Mark, kept
+from ...protocol.messages import Settling
+from .events import Event, Flag, Kind
+from .lease import Deadlines, Lease
+from .marks import Marks
 from .moment import Moment
-from .offset_set import OffsetSet, ranges_of, set_of
-from .range_map import RangeMap
+from .offset_set import OffsetSet, below, set_of
 from .remembered import Deed, Remembered
 from .waiting import Waiting
+
+_OUTCOMES = {
+    Kind.ACCEPTED: Settling.ACCEPT,
+    Kind.RELEASED: Settling.RELEASE,
+    Kind.REJECTED: Settling.REJECT,
+    Kind.RETURNED: Settling.RETURN,
+    Kind.SUSPECTED: Settling.SUSPECT,
+}
+
+
+def _what_was_asked(event: Event) -> Settling:
+    """Return the outcome that a settle request asked for: a release ends in a rejection at the limit, and one of a
+    member that goes down ends like a lease that ended by itself."""
+    if Flag.EXPIRED in event.flags:
+        return Settling.SUSPECT
+    return Settling.RELEASE if Flag.AT_LIMIT in event.flags else _OUTCOMES[event.kind]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +63,22 @@ class QueueState:
         self.open = OffsetSet()
         self.ready = OffsetSet()
         """Given back and available."""
+        self.suspects = OffsetSet()
+        """Given back and available, but apart."""
         self.waiting = Waiting()
         self.leases: dict[int, Lease] = {}
-        self.marks: RangeMap[Mark] = RangeMap()
+        self.deadlines = Deadlines(self.leases)
+        self.marks = Marks()
         """Of open messages only."""
-        self.rejected: RangeMap[Mark] = RangeMap()
+        self.rejected = Marks()
         """Messages that were given up and are still in the log, and why."""
         self.damaged = OffsetSet()
         self.remembered = Remembered()
-        self.suspects = OffsetSet()
-        """Open messages with a mark that says so."""
 
     def __repr__(self) -> str:
         return (
             f"<QueueState floor={self.floor} frontier={self.frontier} open={len(self.open)} ready={len(self.ready)}"
-            f" waiting={len(self.waiting)} leases={len(self.leases)}>"
+            f" suspects={len(self.suspects)} waiting={len(self.waiting)} leases={len(self.leases)}>"
         )
 
     # -- what it says ----------------------------------------------------------------------------------------------
@@ -74,12 +90,12 @@ class QueueState:
 
     def counts(self, end: int) -> QueueCounts:
         """Return how many messages are in which state, of those below `end`."""
-        unseen = max(0, end - self.frontier)
+        apart = len(self.ready) + len(self.suspects) + len(self.waiting)
         return QueueCounts(
             floor=self.floor,
             settled=self.frontier - self.floor - len(self.open),
-            available=unseen + len(self.ready),
-            leased=len(self.open) - len(self.ready) - len(self.waiting),
+            available=max(0, end - self.frontier) + len(self.ready),
+            leased=len(self.open) - apart,
             waiting=len(self.waiting),
             suspect=len(self.suspects),
         )
@@ -88,27 +104,33 @@ class QueueState:
         """Return the lease that holds a message, or None; walks all leases."""
         return next((lease for lease in self.leases.values() if offset in lease.left), None)
 
+    def attempts(self, offset: int) -> int:
+        """Return how often an open message was handed over, its present lease included; walks all leases."""
+        lease = self.lease_of(offset)
+        return self.marks.get(offset).attempts + (lease is not None and offset in lease.handed)
+
     def next_due_us(self) -> int | None:
         """Return when a lease ends or something that waits is due, on the monotonic clock, or None."""
-        dues = [lease.deadline_us for lease in self.leases.values()]
-        due_us = self.waiting.next_due_us()
-        return min(dues if due_us is None else [*dues, due_us], default=None)
+        ends_us, due_us = self.deadlines.next_us(), self.waiting.next_due_us()
+        if ends_us is None or due_us is None:
+            return due_us if ends_us is None else ends_us
+        return min(ends_us, due_us)
 
     # -- what time does --------------------------------------------------------------------------------------------
 
     def wake(self, monotonic_us: int) -> bool:
         """Make available what has waited long enough; return whether there was any."""
         due = self.waiting.take_due(monotonic_us)
-        for start, end in due:
-            self.ready.add_range(start, end)
+        self._make_ready(due)
         return bool(due)
 
-    def resume(self, moment: Moment, visibility_timeout_us: int) -> None:
+    def resume(self, now: Moment, visibility_timeout_us: int) -> None:
         """Go on after a start: leases run for what was left of them, at least a visibility timeout from now."""
         for lease in self.leases.values():
-            left_us = min(lease.duration_us, lease.wall_deadline_us - moment.wall_us)
-            lease.deadline_us = moment.monotonic_us + max(left_us, visibility_timeout_us)
-        self.waiting.resume(*moment)
+            left_us = min(lease.term_us, lease.wall_deadline_us - now.wall_us)
+            lease.deadline_us = now.monotonic_us + max(left_us, visibility_timeout_us)
+        self.deadlines.rebuild()
+        self.waiting.resume(now.wall_us, now.monotonic_us)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -119,131 +141,130 @@ class QueueState:
             case Kind.ACQUIRED:
                 self._acquired(event, now)
             case Kind.HANDED_OVER:
-                self._hand_over(event.lease, set_of(event.ranges), now)
+                self._handed_over(event, now)
             case Kind.RENEWED:
                 self._renewed(event, now)
-            case Kind.REMOVED:
-                self._removed(event)
-            case Kind.ANSWERED:
-                ranges = pack_ranges(event.ranges)
-                self.remembered.note(event.member, event.number, Deed(event.lease, event.count, ranges), now.wall_us)
+            case Kind.DAMAGED:
+                self._damaged(event.offsets)
             case _:
                 self._ended(event, now)
 
     def _acquired(self, event: Event, now: Moment) -> None:
-        lease = Lease(event.lease, event.member, set_of(event.ranges), event.duration_us)
+        offsets = event.offsets
+        if not offsets:
+            return
+        lease = Lease(event.lease, event.member, offsets, event.duration_us)
         lease.wall_deadline_us = event.time_us
         lease.deadline_us = now.monotonic_us + event.duration_us
         lease.is_alone = Flag.ALONE in event.flags
-        for start, end in event.ranges:
-            self._see(start, end)
-            self.open.add_range(start, end)
-            self.ready.remove_range(start, end)
-            self.waiting.remove(start, end)
-        self.leases[lease.id] = lease
+        self._see(offsets)
+        self.open |= offsets
+        self._take_out(offsets)
         if Flag.COUNTED in event.flags:
-            self._hand_over(lease.id, lease.left, now)
+            lease.handed, lease.handed_us = offsets, now.wall_us
+        self.leases[lease.id] = lease
+        self.deadlines.put(lease)
 
-    def _see(self, start: int, end: int) -> None:
-        """Move the frontier past `end`; what it passes over before `start` is available."""
-        if start > self.frontier:
-            self.open.add_range(self.frontier, start)
-            self.ready.add_range(self.frontier, start)
-        self.frontier = max(self.frontier, end)
-
-    def _hand_over(self, lease_id: int, offsets: OffsetSet, now: Moment) -> None:
-        """Count a hand-over of what of these the lease holds, and was not handed over from it before."""
-        lease = self.leases.get(lease_id)
-        if lease is None:
+    def _see(self, offsets: OffsetSet) -> None:
+        """Move the frontier past these; what it passes over beside them is available."""
+        first, end = offsets.min(), offsets.max() + 1
+        if end <= self.frontier:
             return
-        new = (offsets & lease.left) - lease.handed
-        lease.handed |= new
-        self._mark(ranges_of(new), lambda mark: mark.handed_over(now.wall_us))
+        if first > self.frontier or end - first != len(offsets):
+            passed = set_of(((self.frontier, end),)) - offsets
+            self.open |= passed
+            self.ready |= passed
+        self.frontier = end
+
+    def _take_out(self, offsets: OffsetSet) -> None:
+        """Let none of these be available or wait."""
+        if self.ready:
+            self.ready -= offsets
+        if self.suspects:
+            self.suspects -= offsets
+        self.waiting.remove(offsets)
+
+    def _handed_over(self, event: Event, now: Moment) -> None:
+        """Count a hand-over, once a lease and message."""
+        lease = self.leases.get(event.lease)
+        if lease is not None:
+            lease.handed = lease.handed | (event.offsets & lease.left)
+            lease.handed_us = now.wall_us
 
     def _renewed(self, event: Event, now: Moment) -> None:
         lease = self.leases.get(event.lease)
         if lease is not None:
-            lease.duration_us = event.duration_us
+            lease.term_us = event.duration_us
             lease.wall_deadline_us = event.time_us
             lease.deadline_us = now.monotonic_us + event.duration_us
+            self.deadlines.put(lease)
 
-    def _removed(self, event: Event) -> None:
-        for start, end in event.ranges:
-            self._see(start, end)
-            self._forget(start, end)
-            if Flag.DAMAGED in event.flags:
-                self.damaged.add_range(start, end)
-
-    def _forget(self, start: int, end: int) -> None:
-        """Let nothing of these be open any more."""
-        for lease in [*self.leases.values()]:
-            lease.left.remove_range(start, end)
-            lease.handed.remove_range(start, end)
-            if not lease.left:
-                del self.leases[lease.id]
-        self.ready.remove_range(start, end)
-        self.waiting.remove(start, end)
-        self._settle(start, end)
+    def _damaged(self, offsets: OffsetSet) -> None:
+        if offsets:
+            self._see(offsets)
+            self._forget(offsets)
+            self.damaged |= offsets
 
     def _ended(self, event: Event, now: Moment) -> None:
         """Take messages out of their lease, and put them where they go."""
+        asked = event.offsets
+        if Flag.ASKED in event.flags:
+            deed = Deed(event.lease, _what_was_asked(event))
+            self.remembered.note(event.member, event.number, deed, asked, now.wall_us)
         lease = self.leases.get(event.lease)
         if lease is None:
             return
-        offsets = set_of(event.ranges) & lease.left
-        if event.kind in (Kind.RELEASED, Kind.REJECTED):
-            self._hand_over(lease.id, offsets, now)
-        elif event.kind in (Kind.RETURNED, Kind.SUSPECTED):
-            self._mark(ranges_of(offsets & lease.handed), Mark.taken_back)
-        lease.left -= offsets
-        lease.handed -= offsets
-        if not lease.left:
-            del self.leases[lease.id]
-        ranges = ranges_of(offsets)
+        offsets = asked & lease.left
+        self._take_from(lease, offsets)
         match event.kind:
             case Kind.ACCEPTED:
-                for start, end in ranges:
-                    self._settle(start, end)
+                self._settle(offsets)
             case Kind.REJECTED:
-                self._reject(ranges, event)
+                self._reject(offsets, event, lease.handed_us or now.wall_us)
             case Kind.RELEASED:
-                is_suspect = Flag.EXPIRED in event.flags
-                self._mark(
-                    ranges,
-                    lambda mark: mark._replace(error=event.error, suspect=mark.suspect if is_suspect else 0),
-                )
-                self._give_back(ranges, event, now)
+                self._release(offsets, event, lease.handed_us or now.wall_us)
+                self._give_back(offsets, event, now)
             case Kind.SUSPECTED:
-                self._mark(ranges, lambda mark: mark._replace(suspect=event.count))
-                self._give_back(ranges, event, now)
+                self.marks.change(offsets, lambda mark: mark.suspected(event.count))
+                self._make_ready(offsets)
             case _:
-                self._give_back(ranges, event, now)
+                self._make_ready(offsets)
 
-    def _settle(self, start: int, end: int) -> None:
-        self.open.remove_range(start, end)
-        self.suspects.remove_range(start, end)
-        self.marks.delete(start, end)
+    def _take_from(self, lease: Lease, offsets: OffsetSet) -> None:
+        lease.left = lease.left - offsets
+        if not lease.left:
+            del self.leases[lease.id]
+        elif lease.handed:
+            lease.handed = lease.handed - offsets
 
-    def _reject(self, ranges: Iterable[Span], event: Event) -> None:
-        for start, end in ranges:
-            for first, last, mark in [*self.marks.pieces(start, end)]:
-                self.rejected.set(first, last, (mark or NEW)._replace(suspect=0, error=event.error))
-            self._settle(start, end)
+    def _settle(self, offsets: OffsetSet) -> None:
+        self.open -= offsets
+        self.marks.drop(offsets)
 
-    def _give_back(self, ranges: list[Span], event: Event, now: Moment) -> None:
-        if event.kind is Kind.RELEASED and event.duration_us > 0:
-            self.waiting.add(ranges, now.monotonic_us + event.duration_us, event.time_us, event.duration_us)
+    def _reject(self, offsets: OffsetSet, event: Event, last_us: int) -> None:
+        for mark, part in self.marks.parts(offsets):
+            self.rejected.put(part, mark.attempted(last_us, event.error))
+        self._settle(offsets)
+
+    def _release(self, offsets: OffsetSet, event: Event, last_us: int) -> None:
+        """Count the attempt that ended; a settle clears suspicion, a lease that ended by itself does not."""
+        if Flag.EXPIRED not in event.flags:
+            self.marks.change(offsets, lambda mark: mark.attempted(last_us, event.error))
             return
-        for start, end in ranges:
-            self.ready.add_range(start, end)
+        for mark, part in self.marks.parts(offsets):
+            suspect = min(mark.suspect, max(1, event.count))
+            self.marks.put(part, mark.attempted(last_us, event.error, suspect))
 
-    def _mark(self, ranges: Iterable[Span], how: Callable[[Mark], Mark]) -> None:
-        for start, end in ranges:
-            self.marks.change(start, end, lambda mark: kept(how(mark or NEW)))
-            self.suspects.remove_range(start, end)
-            for first, last, mark in self.marks.items(start, end):
-                if mark.suspect:
-                    self.suspects.add_range(first, last)
+    def _give_back(self, offsets: OffsetSet, event: Event, now: Moment) -> None:
+        if event.duration_us > 0:
+            self.waiting.add(offsets, now.monotonic_us + event.duration_us, event.time_us, event.duration_us)
+        else:
+            self._make_ready(offsets)
+
+    def _make_ready(self, offsets: OffsetSet) -> None:
+        apart = self.marks.suspects_in(offsets)
+        self.suspects |= apart
+        self.ready |= offsets - apart if apart else offsets
 
     # -- the message log's limits ----------------------------------------------------------------------------------
 
@@ -251,38 +272,58 @@ class QueueState:
         """The log begins here now: what was before concerns the group no more."""
         if start <= self.begin:
             return
-        self._see(start, start)
-        self._forget(0, start)
-        self.rejected.delete(0, start)
+        self._forget(below(self.open, start))
+        self.rejected.drop(below(self.rejected.offsets, start))
         self.damaged.remove_range(0, start)
         self.begin = start
+        self.frontier = max(start, self.frontier)
 
-    def clip_above(self, end: int) -> None:
-        """The log ends here, or another epoch begins: what is said of later offsets is of records that are lost."""
-        if self.frontier <= end:
-            return
-        self._forget(end, self.frontier)
-        self.rejected.delete(end, self.frontier)
+    def clip_above(self, end: int) -> int:
+        """The log ends here, or another epoch begins: what is said of later offsets is of records that are lost.
+
+        Returns how many offsets that was said of.
+        """
+        end = max(end, self.begin)
+        lost = self.frontier - end
+        if lost <= 0:
+            return 0
+        self._forget(self.open - below(self.open, end))
+        self.rejected.drop(self.rejected.offsets - below(self.rejected.offsets, end))
         self.damaged.remove_range(end, self.frontier)
-        self.frontier = max(end, self.begin)
+        self.frontier = end
+        return lost
+
+    def _forget(self, offsets: OffsetSet) -> None:
+        """Let nothing of these be open any more."""
+        if not offsets or self.open.isdisjoint(offsets):
+            return
+        for lease in [*self.leases.values()]:
+            if not lease.left.isdisjoint(offsets):
+                self._take_from(lease, offsets)
+                if not lease.left:
+                    self.remembered.note_removed(lease.member, lease.id, lease.wall_deadline_us)
+        self._take_out(offsets)
+        self.waiting.forget(offsets)
+        self._settle(offsets)
 
     def check(self) -> None:
         """Derive again what must hold; for tests."""
         self.waiting.check()
         self.marks.check()
         self.rejected.check()
+        self.deadlines.check()
         leased = OffsetSet()
         for lease in self.leases.values():
             assert lease.left, "a lease ends with its last message"
             assert lease.handed <= lease.left
             assert leased.isdisjoint(lease.left), "one live lease a message"
             leased |= lease.left
-        parts = (leased, self.ready, self.waiting.offsets)
+        parts = (leased, self.ready, self.suspects, self.waiting.offsets)
         assert sum(map(len, parts)) == len(self.open), "every open message is in one state"
         assert all(part <= self.open for part in parts)
         assert not self.open or (self.begin <= self.open.min() and self.open.max() < self.frontier)
-        marked = set_of((start, end) for start, end, _mark in self.marks)
-        assert marked <= self.open
-        suspects = set_of((start, end) for start, end, mark in self.marks if mark.suspect)
-        assert suspects == self.suspects
-        assert not any(len(self.open & set_of([(start, end)])) for start, end, _mark in self.rejected)
+        assert self.begin <= self.floor <= self.frontier
+        assert self.marks.offsets <= self.open
+        assert self.suspects == self.marks.suspects_in(self.ready | self.suspects)
+        assert self.open.isdisjoint(self.rejected.offsets)
+        assert self.open.isdisjoint(self.damaged)

@@ -1,7 +1,8 @@
 """What settle requests did, so that a request whose answer was lost can be repeated.
 
-Of each member the last 64 requests (a client has at most 32 in flight), until ten minutes after its last one; of
-settles by token the last 10,000.
+Of each member what its last 64 requests did (a client has at most 32 in flight), until ten minutes after its last one;
+of settles by token what the last 10,000 did. Kept by lease and outcome, so that a repeat is known however its ranges
+were merged.
 """
 
 from __future__ import annotations
@@ -10,50 +11,108 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from ...protocol.messages.queue import BY_TOKEN
+from .offset_set import OffsetSet
 
 REMEMBERED_REQUESTS = 64
 REMEMBERED_US = 600_000_000
 REMEMBERED_TOKENS = 10_000
 
+REMOVED = 0
+"""Instead of an outcome: retention took the last of a lease; whatever is done to it later is too late to matter."""
+
 
 class Deed(NamedTuple):
-    """One item of a settle: what (`protocol.messages.Settling`) was done to which packed ranges of which lease."""
+    """What (`protocol.messages.Settling`, or REMOVED) was done to parts of which lease."""
 
     lease: int
     what: int
-    ranges: bytes
+
+
+class Done(NamedTuple):
+    """To which messages, and with which request of the member (counted from its first) the last of them."""
+
+    offsets: OffsetSet
+    request: int
+
+
+class Doer:
+    """What one member did, or all who settle by token."""
+
+    __slots__ = ("deeds", "last_us", "number", "requests")
+
+    def __init__(self) -> None:
+        self.deeds: OrderedDict[Deed, Done] = OrderedDict()
+        """The latest last."""
+        self.requests = 0
+        self.number = -1
+        """Of the last request."""
+        self.last_us = 0
+        """Wall time of it."""
+
+    def note(self, number: int, deed: Deed, offsets: OffsetSet, wall_us: int, kept: int) -> None:
+        """Note what a request did, and forget what only requests before the last `kept` did."""
+        if number != self.number or not number:
+            self.requests += 1
+            self.number = number
+        self.last_us = wall_us
+        known = self.deeds.pop(deed, None)
+        self.deeds[deed] = Done(offsets if known is None else known.offsets | offsets, self.requests)
+        while next(iter(self.deeds.values())).request <= self.requests - kept:
+            self.deeds.popitem(last=False)
 
 
 class Remembered:
     """What settles of one group did in one partition."""
 
+    __slots__ = ("_doers", "_tokens")
+
     def __init__(self) -> None:
-        self.members: dict[int, OrderedDict[int, set[Deed]]] = {}
-        self.last_us: dict[int, int] = {}
-        """Member -> wall time of its last settle."""
-        self.tokens: OrderedDict[Deed, None] = OrderedDict()
+        self._doers: OrderedDict[int, Doer] = OrderedDict()
+        """By member, who settled last comes last."""
+        self._tokens = Doer()
 
-    def note(self, member: int, number: int, deed: Deed, wall_us: int) -> None:
-        """Remember one item that was done."""
+    def __len__(self) -> int:
+        return len(self._doers)
+
+    def note(self, member: int, number: int, deed: Deed, offsets: OffsetSet, wall_us: int) -> None:
+        """Remember what was done, and forget members that settled nothing for long."""
         if member == BY_TOKEN:
-            self.tokens[deed] = None
-            while len(self.tokens) > REMEMBERED_TOKENS:
-                self.tokens.popitem(last=False)
+            self._tokens.note(0, deed, offsets, wall_us, REMEMBERED_TOKENS)
             return
-        requests = self.members.setdefault(member, OrderedDict())
-        requests.setdefault(number, set()).add(deed)
-        self.last_us[member] = wall_us
-        while len(requests) > REMEMBERED_REQUESTS:
-            requests.popitem(last=False)
+        doer = self._doers.get(member)
+        if doer is None:
+            doer = self._doers[member] = Doer()
+        doer.note(number, deed, offsets, wall_us, REMEMBERED_REQUESTS)
+        self._doers.move_to_end(member)
+        self.forget_old(wall_us)
 
-    def knows(self, member: int, number: int, deed: Deed) -> bool:
-        """Whether exactly this was done by this request."""
-        if member == BY_TOKEN:
-            return deed in self.tokens
-        requests = self.members.get(member)
-        return requests is not None and deed in requests.get(number, ())
+    def note_removed(self, member: int, lease: int, wall_us: int) -> None:
+        """Remember that the log lost the last of a lease."""
+        doer = self._doers.setdefault(member, Doer())
+        doer.deeds[Deed(lease, REMOVED)] = Done(OffsetSet(), doer.requests)
+        doer.last_us = max(doer.last_us, wall_us)
+
+    def done(self, member: int, lease: int, what: int) -> OffsetSet | None:
+        """Return what a member is known to have done to a lease in this way, or None."""
+        doer = self._tokens if member == BY_TOKEN else self._doers.get(member)
+        done = None if doer is None else doer.deeds.get(Deed(lease, what))
+        return None if done is None else done.offsets
 
     def forget_old(self, wall_us: int) -> None:
-        """Forget members that settled nothing for long."""
-        for member in [member for member, last_us in self.last_us.items() if wall_us - last_us > REMEMBERED_US]:
-            del self.members[member], self.last_us[member]
+        """Forget members that settled nothing for long; what was done by token has its own bound."""
+        while self._doers:
+            member, doer = next(iter(self._doers.items()))
+            if wall_us - doer.last_us <= REMEMBERED_US:
+                return
+            del self._doers[member]
+
+    def items(self) -> list[tuple[int, Doer]]:
+        """Return all, by member."""
+        return [(BY_TOKEN, self._tokens), *self._doers.items()]
+
+    def restore(self, member: int, doer: Doer) -> None:
+        """Put one back as a snapshot has it."""
+        if member == BY_TOKEN:
+            self._tokens = doer
+        else:
+            self._doers[member] = doer

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...protocol.errors import InvalidRequestError, LeaseLostError, TidelogError
 from ...protocol.messages import LeaseRanges, SettleError, SettleItem, Settling
 from ...protocol.messages.queue import BY_TOKEN, POLICY_DELAY
-from ...protocol.offset_ranges import iter_ranges
-from .backoff import RetryPolicy
-from .events import Event, Flag, Kind, Span
+from .events import Event, Flag, Kind
 from .lease import Lease
-from .marks import NEW
 from .moment import Moment
-from .offset_set import OffsetSet, ranges_of, set_of
+from .offset_set import OffsetSet, below, packed_of, set_of_packed
 from .queue_state import QueueState
-from .remembered import Deed
+from .releasing import Failure, Policies, Retrying, released
+from .remembered import REMOVED
 
-Policies = Callable[[int, int], Iterable[tuple[int, int, RetryPolicy]]]
-"""Returns the retry policies of a range of offsets, as parts that cover it."""
+MAX_LEASED = 100_000
+"""Messages of one lease (`Acquire.max_records`), so nothing settles more at once."""
 
-REMEMBERED = frozenset({Settling.ACCEPT, Settling.RELEASE, Settling.REJECT, Settling.RETURN, Settling.SUSPECT})
+MAX_DELAY_US = 365 * 86_400 * 1_000_000
+"""As long as a message may be delayed when it is sent."""
+
+MAX_LEASE_US = 12 * 3600 * 1_000_000
+"""As the longest visibility timeout: who holds a message for longer has it hidden from everybody."""
+
+_KINDS = {Settling.ACCEPT: Kind.ACCEPTED, Settling.REJECT: Kind.REJECTED, Settling.RETURN: Kind.RETURNED}
 
 
 @dataclass(slots=True)
@@ -55,94 +59,158 @@ class Settlement:
         self._generation = generation
         self._member = member
         self._number = number
-        self._policies = policies
-        self._chance = chance
-        self._now = now
+        self._retrying = Retrying(policies, chance, now)
         self._taken: dict[int, OffsetSet] = {}
-        self.settled = Settled()
+        self._handed: dict[int, OffsetSet] = {}
+        self._events: list[Event] = []
+        self._results: list[TidelogError | None] = []
+
+    @property
+    def settled(self) -> Settled:
+        """What it comes to. A hand-over of what the same request settles is not recorded: settling says it."""
+        events: list[Event] = []
+        for lease, offsets in self._handed.items():
+            if new := offsets - self._taken.get(lease, OffsetSet()):
+                events.append(Event(Kind.HANDED_OVER, self._group, self._generation, packed_of(new), lease=lease))
+        return Settled(events + self._events, self._results)
 
     def hand_over(self, report: LeaseRanges) -> None:
-        """Note what was handed to the user's code; what the member does not hold is passed over."""
+        """Note what was handed to the user's code; what the member does not hold is passed over.
+
+        Raises InvalidRequestError for what are no ranges.
+        """
+        reported = set_of_packed(report.ranges, MAX_LEASED)
         lease = self._state.leases.get(report.lease)
         if lease is None or lease.member != self._member:
             return
-        offsets = (set_of(iter_ranges(report.ranges)) & lease.left) - lease.handed
-        if offsets:
-            self._add(Kind.HANDED_OVER, lease.id, ranges_of(offsets))
+        new = (reported & lease.left) - lease.handed
+        if new:
+            self._handed[lease.id] = self._handed.get(lease.id, OffsetSet()) | new
 
     def settle(self, item: SettleItem) -> None:
         """Decide one item."""
         try:
             self._settle(item)
         except TidelogError as error:
-            self.settled.results.append(error)
+            self._results.append(error)
         else:
-            self.settled.results.append(None)
+            self._results.append(None)
 
     def _settle(self, item: SettleItem) -> None:
-        what = item.what
-        deed = Deed(item.lease, what, item.ranges)
-        if what in REMEMBERED and self._state.remembered.knows(self._member, self._number, deed):
-            return
-        lease = self._state.leases.get(item.lease)
-        wanted = set_of(iter_ranges(item.ranges))
-        if lease is None or self._member not in (BY_TOKEN, lease.member):
-            if lease is None and wanted and wanted.max() < self._state.begin:
-                return  # retention removed all of it: too late to matter
-            raise self._lost(item)
-        taken = self._taken.get(lease.id, OffsetSet())
-        left = lease.left - taken
-        if not wanted:
-            wanted = left
-        missing = wanted - left
-        missing -= self._state.damaged
-        missing.remove_range(0, self._state.begin)
-        if missing or not left:
-            raise self._lost(item)
-        wanted = wanted & left
-        if what is Settling.RENEW:
+        asked = set_of_packed(item.ranges, MAX_LEASED)
+        if item.delay_us > MAX_DELAY_US:
+            raise InvalidRequestError(f"expected a delay of at most {MAX_DELAY_US} us, found {item.delay_us}")
+        lease, left = self._held(item.lease)
+        offsets = asked & left if asked else left
+        if lease is None or not offsets or (asked and len(offsets) < len(asked)):
+            if not self._is_over(item, asked - left):
+                raise self._lost(item)
+            if lease is None or not offsets:
+                return
+        if item.what is Settling.RENEW:
             self._renew(lease, item)
             return
-        self._record(lease, item, wanted)
-        self._taken[lease.id] = taken | wanted
-        self._add(
-            Kind.ANSWERED,
-            lease.id,
-            [*iter_ranges(item.ranges)],
-            member=self._member,
-            number=self._number,
-            count=int(what),
-        )
+        self._record(lease, item, offsets)
+        self._taken[lease.id] = self._taken.get(lease.id, OffsetSet()) | offsets
 
-    def _record(self, lease: Lease, item: SettleItem, wanted: OffsetSet) -> None:
-        ranges = ranges_of(wanted)
+    def _held(self, lease_id: int) -> tuple[Lease | None, OffsetSet]:
+        """Return a lease that this member may settle, and what the request has left of it yet."""
+        lease = self._state.leases.get(lease_id)
+        if lease is None or self._member not in (BY_TOKEN, lease.member):
+            return None, OffsetSet()
+        taken = self._taken.get(lease_id)
+        return lease, lease.left if taken is None else lease.left - taken
+
+    def _is_over(self, item: SettleItem, missing: OffsetSet) -> bool:
+        """Whether what a lease does not hold any more was settled by this member in this way, or is gone."""
+        remembered = self._state.remembered
+        done = remembered.done(self._member, item.lease, item.what)
+        if not missing:
+            gone = remembered.done(self._member, item.lease, REMOVED)
+            return not item.ranges and (done is not None or gone is not None)
+        missing = missing - below(missing, self._state.begin) - self._state.damaged
+        return not missing or (done is not None and missing <= done)
+
+    def _record(self, lease: Lease, item: SettleItem, offsets: OffsetSet) -> None:
         match item.what:
-            case Settling.ACCEPT:
-                self._add(Kind.ACCEPTED, lease.id, ranges)
-            case Settling.REJECT:
-                self._add(Kind.REJECTED, lease.id, ranges, error=item.error)
-            case Settling.RETURN:
-                self._add(Kind.RETURNED, lease.id, ranges)
-            case Settling.SUSPECT:
-                self._add(Kind.SUSPECTED, lease.id, ranges, count=1)
             case Settling.RELEASE:
-                self.settled.events += released(
-                    self._state,
-                    (self._group, self._generation, lease.id),
-                    wanted,
-                    lease.handed,
-                    policies=self._policies,
-                    delay_us=item.delay_us,
-                    chance=self._chance,
-                    now=self._now,
-                    error=item.error,
-                )
+                self._events += self._released(lease, offsets, Flag.ASKED, item.error, item.delay_us)
+            case Settling.SUSPECT:
+                self._suspect(lease, offsets)
+            case Settling.ACCEPT | Settling.RETURN:
+                self._events.append(self._event(_KINDS[item.what], lease, offsets))
             case _:
-                raise InvalidRequestError(f"expected a way to settle, found {item.what!r}")
+                self._events.append(self._event(_KINDS[item.what], lease, offsets, error=item.error))
+
+    def _suspect(self, lease: Lease, offsets: OffsetSet) -> None:
+        """Give back what a member has in hand that goes down. A suspect that had to be alone counts: else one that ends
+        every process that takes it would go round for ever."""
+        if lease.is_alone and self._state.marks.get(offsets.min()).suspect == 1:
+            self._events += self._released(lease, offsets, Flag.ASKED | Flag.EXPIRED)
+        else:
+            self._events.append(self._event(Kind.SUSPECTED, lease, offsets, flags=Flag.EXPIRED, count=1))
+
+    def _released(
+        self,
+        lease: Lease,
+        offsets: OffsetSet,
+        flags: Flag,
+        error: SettleError | None = None,
+        delay_us: int = POLICY_DELAY,
+    ) -> list[Event]:
+        failure = Failure(
+            self._group,
+            self._generation,
+            lease.id,
+            flags,
+            self._member,
+            self._number,
+            error,
+            together=1,
+            delay_us=delay_us,
+        )
+        return released(self._state, offsets, failure, self._retrying)
 
     def _renew(self, lease: Lease, item: SettleItem) -> None:
+        """Let a lease run longer; a renewal that would end it earlier changes nothing."""
         duration_us = item.duration_us or lease.duration_us
-        self._add(Kind.RENEWED, lease.id, [], time_us=self._now.wall_us + duration_us, duration_us=duration_us)
+        if duration_us > MAX_LEASE_US:
+            raise InvalidRequestError(f"expected a lease of at most {MAX_LEASE_US} us, found {duration_us}")
+        now = self._retrying.now
+        if now.monotonic_us + duration_us > lease.deadline_us:
+            self._events.append(
+                Event(
+                    Kind.RENEWED,
+                    self._group,
+                    self._generation,
+                    lease=lease.id,
+                    time_us=now.wall_us + duration_us,
+                    duration_us=duration_us,
+                )
+            )
+
+    def _event(
+        self,
+        kind: Kind,
+        lease: Lease,
+        offsets: OffsetSet,
+        *,
+        flags: Flag = Flag.NONE,
+        count: int = 0,
+        error: SettleError | None = None,
+    ) -> Event:
+        return Event(
+            kind,
+            self._group,
+            self._generation,
+            packed_of(offsets),
+            lease=lease.id,
+            member=self._member,
+            number=self._number,
+            count=count,
+            flags=flags | Flag.ASKED,
+            error=error,
+        )
 
     def _lost(self, item: SettleItem) -> LeaseLostError:
         return LeaseLostError(
@@ -151,104 +219,3 @@ class Settlement:
             lease=item.lease,
             partition=item.partition,
         )
-
-    def _add(
-        self,
-        kind: Kind,
-        lease: int,
-        ranges: Sequence[Span],
-        *,
-        member: int = 0,
-        number: int = 0,
-        count: int = 0,
-        time_us: int = 0,
-        duration_us: int = 0,
-        error: SettleError | None = None,
-    ) -> None:
-        self.settled.events.append(
-            Event(
-                kind,
-                self._group,
-                self._generation,
-                ranges,
-                lease=lease,
-                member=member,
-                number=number,
-                count=count,
-                time_us=time_us,
-                duration_us=duration_us,
-                error=error,
-            )
-        )
-
-
-def released(
-    state: QueueState,
-    whose: tuple[int, int, int],
-    offsets: OffsetSet,
-    counted: OffsetSet,
-    *,
-    policies: Policies,
-    delay_us: int,
-    chance: Callable[[], float],
-    now: Moment,
-    error: SettleError | None,
-    flags: Flag = Flag.NONE,
-) -> list[Event]:
-    """Return the events that give messages back after an attempt: those at their limit are rejected.
-
-    `whose`: group, generation and lease; `counted`: what of the lease counts as handed over already.
-    """
-    group, generation, lease = whose
-    rejected: list[Span] = []
-    waits: dict[int, list[Span]] = {}
-    delays: dict[tuple[int, RetryPolicy], int] = {}
-    for span in ranges_of(offsets):
-        for start, end, policy in policies(*span):
-            for first, last, attempts in _attempts(state, counted, start, end):
-                if attempts >= policy.max_attempts:
-                    rejected.append((first, last))
-                    continue
-                wait_us = delay_us
-                if wait_us == POLICY_DELAY:
-                    key = (attempts, policy)
-                    wait_us = delays.setdefault(key, policy.backoff.delay_us(attempts, chance()))
-                waits.setdefault(wait_us, []).append((first, last))
-    events = [
-        Event(
-            Kind.RELEASED,
-            group,
-            generation,
-            ranges,
-            lease=lease,
-            time_us=now.wall_us + wait_us,
-            duration_us=wait_us,
-            flags=flags,
-            error=error,
-        )
-        for wait_us, ranges in waits.items()
-    ]
-    if rejected:
-        events.append(
-            Event(
-                Kind.REJECTED,
-                group,
-                generation,
-                rejected,
-                lease=lease,
-                flags=flags | Flag.AT_LIMIT,
-                error=error,
-            )
-        )
-    return events
-
-
-def _attempts(state: QueueState, counted: OffsetSet, start: int, end: int) -> Iterable[tuple[int, int, int]]:
-    """Yield parts of a range with the attempts there will be once the one that ends is counted."""
-    for first, last, mark in [*state.marks.pieces(start, end)]:
-        attempts = (mark or NEW).attempts
-        inside = set_of([(first, last)])
-        for begin, stop in ranges_of(inside & counted):
-            yield begin, stop, attempts
-        for begin, stop in ranges_of(inside - counted):
-            yield begin, stop, attempts + 1

@@ -80,7 +80,7 @@ class Acquire(Message):
     metadata_version: int = 0
 
 
-class SettleError(Message):
+class SettleError(msgspec.Struct, array_like=True, gc=False, frozen=True):
     """Why a message was given back or refused: the exception's type, its text, the end of its traceback."""
 
     kind: str

@@ -1,0 +1,89 @@
+"""What becomes of messages whose attempt failed: they wait by their policy, or are given up at their limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from ...protocol.messages import SettleError
+from ...protocol.messages.queue import POLICY_DELAY
+from .backoff import RetryPolicy
+from .events import Event, Flag, Kind
+from .moment import Moment
+from .offset_set import OffsetSet, iter_spans, packed_of
+from .queue_state import QueueState
+
+Policies = Callable[[int, int], Iterable[tuple[int, int, RetryPolicy]]]
+"""Returns the retry policies of a range of offsets, as parts that cover it."""
+
+
+class Failure(NamedTuple):
+    """How attempts ended: of which lease, asked by whom, and why."""
+
+    group: int
+    generation: int
+    lease: int
+    flags: Flag = Flag.NONE
+    member: int = 0
+    number: int = 0
+    error: SettleError | None = None
+    together: int = 0
+    """How many of the suspects among them may be leased together next."""
+    delay_us: int = POLICY_DELAY
+
+
+class Retrying(NamedTuple):
+    """What decides about another attempt: policies, chance (from 0 up to 1), and the time."""
+
+    policies: Policies
+    chance: Callable[[], float]
+    now: Moment
+
+
+def released(state: QueueState, offsets: OffsetSet, failure: Failure, retrying: Retrying) -> list[Event]:
+    """Return the events that give messages back after an attempt; those at their limit are rejected.
+
+    Those that fail together and wait by the same policy come back together: one draw of chance for all of them.
+    """
+    given_up = OffsetSet()
+    waits: dict[int, OffsetSet] = {}
+    delays: dict[tuple[int, RetryPolicy], int] = {}
+    for mark, part in state.marks.parts(offsets):
+        attempts = mark.attempts + 1
+        for start, end, policy in _policies(part, retrying.policies):
+            if attempts >= policy.max_attempts:
+                given_up.add_range(start, end)
+                continue
+            delay_us = failure.delay_us
+            if delay_us == POLICY_DELAY:
+                if (attempts, policy) not in delays:
+                    delays[attempts, policy] = policy.backoff.delay_us(attempts, retrying.chance())
+                delay_us = delays[attempts, policy]
+            waits.setdefault(delay_us, OffsetSet()).add_range(start, end)
+    events = [_event(Kind.RELEASED, group, failure, retrying.now, delay_us) for delay_us, group in waits.items()]
+    if given_up:
+        at_limit = failure._replace(flags=failure.flags | Flag.AT_LIMIT)
+        events.append(_event(Kind.REJECTED, given_up, at_limit, retrying.now, 0))
+    return events
+
+
+def _policies(offsets: OffsetSet, policies: Policies) -> Iterator[tuple[int, int, RetryPolicy]]:
+    for span in iter_spans(offsets):
+        yield from policies(*span)
+
+
+def _event(kind: Kind, offsets: OffsetSet, failure: Failure, now: Moment, delay_us: int) -> Event:
+    return Event(
+        kind,
+        failure.group,
+        failure.generation,
+        packed_of(offsets),
+        lease=failure.lease,
+        member=failure.member,
+        number=failure.number,
+        time_us=now.wall_us + delay_us,
+        duration_us=delay_us,
+        count=failure.together,
+        flags=failure.flags,
+        error=failure.error,
+    )
