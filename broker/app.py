@@ -19,7 +19,7 @@ from ..protocol.limits import MAX_WAIT_US
 from ..protocol.messages import BrokerLimits, Message
 from .app_archive import ArchiveParts, archive_gauges, open_archive, store_of
 from .app_groups import group_defaults
-from .background import Heartbeat, RungTimers, SyncThread, Workers, run_timers
+from .background import Heartbeat, RungTimers, Stepped, SyncThread, Workers, run_timers
 from .clock import BrokerTime, Clock
 from .config import Address, Config
 from .data_folder import claim
@@ -37,6 +37,7 @@ from .session_memory import MemoryBudget
 from .storage.files import Files
 from .storage.log import SyncTask
 from .storage.sync_round import run_round
+from .timers import Timers
 from .topics import TopicDefaults, TopicLimits, Topics
 
 BUFFER_SWEEP_US = 10_000_000
@@ -49,12 +50,16 @@ COLD_READERS = 4
 class Broker:
     """A whole broker over a data directory and a clock."""
 
-    def __init__(self, files: Files, clock: Clock, config: Config) -> None:
-        """`files` is this broker's own from now on: `run` locks and closes it."""
+    def __init__(self, files: Files, clock: Clock, config: Config, *, is_stepped: bool = False) -> None:
+        """`files` is this broker's own from now on: `run` locks and closes it. `is_stepped`: another part of the
+        program moves the clock and calls what is due, see `stepping`."""
         self._config = config
         self._files = files
         self._time = BrokerTime(clock)
         self._timers = RungTimers()
+        self._quiet_timers = Timers() if is_stepped else self._timers
+        """For what nobody waits for to happen: housekeeping, and the end of waits. Else one heap has both."""
+        self._is_stepped = is_stepped
         self._commit: GroupCommit[SyncTask] = GroupCommit(
             max_unsynced_bytes=config.log.max_unsynced_bytes, sync_behind_us=config.log.sync_interval_us
         )
@@ -129,6 +134,11 @@ class Broker:
                 await trio.to_thread.run_sync(partial(topics.close, clean=is_clean))
             get_logger().info("stopped")
 
+    def stepped(self) -> Stepped:
+        """Return what a broker whose clock is moved by hand is moved by."""
+        assert self._is_stepped, "expected a broker that is stepped"
+        return Stepped(self._timers, self._quiet_timers, self._commit, self._sync, self._workers)
+
     # -- parts ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> Topics:
@@ -188,8 +198,9 @@ class Broker:
                 workers.start(nursery)
             self._archive.archive.begin()
         nursery.start_soon(self._sync.run)
-        nursery.start_soon(run_timers, self._timers, self._time.monotonic_us, self._sync.end_turn)
-        nursery.start_soon(self._heartbeat.run)
+        if not self._is_stepped:
+            nursery.start_soon(run_timers, self._timers, self._time.monotonic_us, self._sync.end_turn)
+            nursery.start_soon(self._heartbeat.run)
         self._repeat(self._config.log.retention_check_interval_us, topics.expire)
         self._repeat(BUFFER_SWEEP_US, self._memory.sweep)
         broker = self._config.broker
@@ -206,7 +217,7 @@ class Broker:
             ),
             memory=self._memory,
             metrics=self._metrics,
-            timers=self._timers,
+            timers=self._quiet_timers,
             monotonic_us=self._time.monotonic_us,
             nursery=nursery,
             warming=trio.CapacityLimiter(COLD_READERS),
@@ -224,7 +235,7 @@ class Broker:
             groups=self._groups,
             group_details=RecordedDetails(topics),
             time=self._time,
-            timers=self._timers,
+            timers=self._quiet_timers,
             offload=self._workers,
             metrics=self._metrics,
             gauges=lambda: self._gauges(topics),
@@ -250,7 +261,7 @@ class Broker:
             self._repeat(interval_us, action)
             action()
 
-        self._timers.add(self._time.monotonic_us() + interval_us, again)
+        self._quiet_timers.add(self._time.monotonic_us() + interval_us, again)
 
     def _gauges(self, topics: Topics) -> Values:
         commit = self._commit.statistics()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import trio
 
@@ -49,7 +50,7 @@ class RungTimers(Timers):
 async def run_timers(timers: RungTimers, monotonic_us: Callable[[], int], end_turn: Callable[[], None]) -> None:
     """Call what is due, for ever; one sleeping task serves all deadlines."""
     while True:
-        _call_due(timers, monotonic_us())
+        call_due(timers, monotonic_us())
         end_turn()
         rung = trio.Event()
         timers.ring = rung.set
@@ -60,7 +61,8 @@ async def run_timers(timers: RungTimers, monotonic_us: Callable[[], int], end_tu
         timers.ring = None
 
 
-def _call_due(timers: Timers, now_us: int) -> None:
+def call_due(timers: Timers, now_us: int) -> None:
+    """Call what is due."""
     # By itself: in the loop above the last action, and all that it refers to, would be held until the next one.
     for action in timers.expired(now_us):
         _call(action)
@@ -82,6 +84,11 @@ class SyncThread:
         self._thread = threading.Thread(target=self._work, name="tidelog-sync", daemon=True)
         self._is_stopping = False
         commit.wake = self._wake
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a round runs, or is to begin at the end of this turn."""
+        return self._tasks is not None or self._is_wanted
 
     def __repr__(self) -> str:
         return f"<SyncThread {'busy' if self._tasks is not None else 'idle'}>"
@@ -154,6 +161,8 @@ class Workers:
         self._end_turn = end_turn
         self._nursery: trio.Nursery | None = None
         self._limiter = trio.CapacityLimiter(threads)
+        self.running = 0
+        """Begun and not done, those that wait for a thread too."""
         self._abandons = abandons
 
     def start(self, nursery: trio.Nursery) -> None:
@@ -166,11 +175,15 @@ class Workers:
             work()
             done()
         else:
+            self.running += 1
             self._nursery.start_soon(self._run, work, done)
 
     async def _run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        with trio.CancelScope(shield=not self._abandons):  # else what was begun is finished: its owner counts on `done`
-            await trio.to_thread.run_sync(work, limiter=self._limiter, abandon_on_cancel=self._abandons)
+        try:
+            with trio.CancelScope(shield=not self._abandons):  # else what was begun is finished: its owner counts on it
+                await trio.to_thread.run_sync(work, limiter=self._limiter, abandon_on_cancel=self._abandons)
+        finally:
+            self.running -= 1
         _call(done)
         self._end_turn()
 
@@ -181,6 +194,16 @@ def _call(action: Callable[[], None]) -> None:
         action()
     except Exception:
         get_logger().exception("callback failed")
+
+
+class Stepped(NamedTuple):
+    """The parts of a broker that act at a time, for whoever moves its clock by hand."""
+
+    timers: Timers
+    quiet_timers: Timers
+    commit: GroupCommit[SyncTask]
+    sync: SyncThread
+    workers: Workers
 
 
 class Heartbeat:

@@ -6,8 +6,10 @@ VERSION   the format of everything beside it, written before anything else is
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from .errors import DataDirLockedError, StorageError, UnsupportedError, storage_error
-from .storage.files import Files, write_durably
+from .storage.files import DiskFiles, Files, MemoryFiles, write_durably
 
 LOCK = "LOCK"
 VERSION = "VERSION"
@@ -15,6 +17,19 @@ FORMAT = b"1\n"
 
 OUR_OWN = frozenset({LOCK, VERSION, VERSION + ".tmp", "meta", "partitions", "archive", "lost+found"})
 """What may stand in a folder that is to become a data directory."""
+
+
+def open_files(data_dir: str | None) -> Files:
+    """Return the files of a data directory, which is made where it is missing, or of None: in memory. Raises
+    StorageError."""
+    if data_dir is None:
+        return MemoryFiles()
+    folder = Path(data_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return DiskFiles(folder)
+    except OSError as error:
+        raise storage_error(error, f"opening the data directory {folder}") from None
 
 
 def claim(files: Files) -> None:

@@ -41,7 +41,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class DataDirLockedError(TidelogError):
     """Another broker runs on this data directory; stop it or choose another directory."""
 
-    code, number = "DATA_DIR_LOCKED", 60
+    code, number = "DATA_DIR_LOCKED", 0
 
 
 def storage_error(error: OSError, doing: str) -> TidelogError:

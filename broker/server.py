@@ -35,7 +35,7 @@ class CannotListenError(TidelogError):
     """The address cannot be listened on; choose another, or stop what uses it."""
 
     code: ClassVar[str] = "CANNOT_LISTEN"
-    number: ClassVar[int] = 61
+    number: ClassVar[int] = 0
 
 
 def open_listeners(address: Address) -> list[socket.socket]:

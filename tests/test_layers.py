@@ -19,8 +19,10 @@ TRIO_MODULES = (
     "broker/app.py",
     "broker/background",
     "broker/cli/serve.py",
+    "broker/embedded.py",
     "broker/server.py",
     "broker/session",
+    "broker/stepping.py",
     "client/aio/runtime.py",
 )
 """The broker's edge, the only code of it that may import Trio; everything else is plain synchronous code. And where the
@@ -128,11 +130,13 @@ EDGE = (
     "cli",
     "config",
     "data_folder",
+    "embedded",
     "handlers",
     "inspection",
     "object_store",
     "server",
     "session",
+    "stepping",
 )
 """The broker's edge by the beginnings of its module names; everything else of the broker is its core."""
 

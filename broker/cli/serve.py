@@ -16,10 +16,8 @@ from ...protocol.quantities import parse_duration_us
 from .problems import say_all
 
 if TYPE_CHECKING:
-    from ...protocol.errors import TidelogError
     from ..app import Broker
     from ..config import Config
-    from ..storage.files import Files
 
 DONE, INTERRUPTED = 0, 130
 
@@ -159,46 +157,21 @@ def _run(config: Config, *, in_memory: bool) -> int:
 
     from ..app import Broker
     from ..clock import SystemClock
+    from ..data_folder import open_files
+    from ..embedded import refusal_in
     from ..logging import configure, get_logger
 
     configure(config.logging.level, config.logging.format)
     _take_descriptors()
-    broker = Broker(open_files(config, in_memory=in_memory), SystemClock(), config)
+    broker = Broker(open_files(None if in_memory else config.broker.data_dir), SystemClock(), config)
     try:
         return trio.run(_serve, broker)
     except BaseExceptionGroup as group:
-        refusal = _only_refusal(group)
+        refusal = refusal_in(group)
         if refusal is not None:
             raise refusal from None
         get_logger().exception("broker failed")
         raise
-
-
-def open_files(config: Config, *, in_memory: bool) -> Files:
-    """Return the broker's files; makes the folder where it is missing. Raises StorageError."""
-    from pathlib import Path
-
-    from ..errors import storage_error
-    from ..storage.files import DiskFiles, MemoryFiles
-
-    if in_memory:
-        return MemoryFiles()
-    folder = Path(config.broker.data_dir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return DiskFiles(folder)
-    except OSError as error:
-        raise storage_error(error, f"opening the data directory {folder}") from None
-
-
-def _only_refusal(group: BaseExceptionGroup[BaseException]) -> TidelogError | None:
-    """Return the error that says why the broker cannot run, when it is nothing worse."""
-    from ...protocol.errors import TidelogError
-
-    refusals, others = group.split(TidelogError)
-    while isinstance(refusals, BaseExceptionGroup):
-        refusals = refusals.exceptions[0]
-    return refusals if others is None and isinstance(refusals, TidelogError) else None
 
 
 async def _serve(broker: Broker) -> int:

@@ -16,6 +16,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .broker.config import ConfigError
+    from .broker.errors import DataDirLockedError
+    from .broker.server import CannotListenError
     from .client.aio.client import AsyncClient
     from .client.aio.consumer import AsyncConsumer
     from .client.aio.producer import AsyncProducer
@@ -88,6 +91,7 @@ if TYPE_CHECKING:
     from .client.retry import Backoff, Retry
     from .client.stopping import stop_on_signals
     from .client.topic import Topic, TopicPartition
+    from .embedded import Broker
 
     __version__: str
 
@@ -106,16 +110,20 @@ __all__ = [
     "AsyncReplay",
     "Backoff",
     "BatchTooLargeError",
+    "Broker",
     "BrokerClosingError",
     "BufferFullError",
     "CannotConnectError",
+    "CannotListenError",
     "Client",
     "ClientError",
     "ClosedError",
     "ConcurrentUseError",
+    "ConfigError",
     "ConnectionLostError",
     "Consumer",
     "CorruptError",
+    "DataDirLockedError",
     "DecodeError",
     "DeliveryError",
     "DeliveryReport",
@@ -186,8 +194,12 @@ _HOMES = {
     "AsyncProducer": "client.aio.producer",
     "AsyncReplay": "client.aio.replay",
     "Backoff": "client.retry",
+    "Broker": "embedded",
+    "CannotListenError": "broker.server",
     "Client": "client.blocking.client",
+    "ConfigError": "broker.config",
     "Consumer": "client.blocking.consumer",
+    "DataDirLockedError": "broker.errors",
     "DeliveryReport": "client.delivery",
     "ExpiredSegment": "client.archived",
     "Failure": "client.message_state",

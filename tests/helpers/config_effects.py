@@ -365,9 +365,9 @@ async def lines_logged(sections: dict[str, Given], _path: Path) -> object:
 
 async def data_folder(sections: dict[str, Given], path: Path) -> object:
     """Which folder `serve` opens."""
-    from tidelog.broker.cli.serve import open_files
+    from tidelog.broker.data_folder import open_files
 
-    files = open_files(Config.model_validate(sections), in_memory=False)
+    files = open_files(Config.model_validate(sections).broker.data_dir)
     files.close()
     return sorted(one.name for one in path.iterdir())
 

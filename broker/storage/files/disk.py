@@ -147,6 +147,8 @@ class DiskFiles:
 
     def close(self) -> None:
         """Release the lock and the root."""
+        if self._lock_fd is not None:  # else it would be a forked child's too, for as long as that lives
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
         for fd in (self._lock_fd, self._root_fd):
             if fd is not None and fd >= 0:
                 os.close(fd)

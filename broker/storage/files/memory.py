@@ -144,6 +144,11 @@ class MemoryFiles:
         """Release the lock; the files stay for whoever opens them next."""
         self._locked.clear()
 
+    def discard(self) -> None:
+        """Give the memory back: nobody will open these files any more."""
+        self._inodes.clear()
+        self._folders = {""}
+
     def _reader(self, path: str) -> Callable[[str], bytes]:
         return lambda part: self.read(f"{path}/{part}")
 

@@ -1,0 +1,167 @@
+"""A real broker inside a test, on a clock that the test moves.
+
+    from tidelog.testing import Broker
+
+    with Broker() as broker, broker.client() as client:
+        client.produce("orders", b"...")
+        broker.clock.advance(days=1)
+
+Importing this loads no broker; making one does.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from . import embedded
+from .client.core.times import from_us, to_us
+from .client.errors import UnsupportedError
+from .client.message import Message
+from .faults import Faults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .broker import clock as broker_clock
+    from .broker.embedded import EmbeddedBroker
+    from .client.virtual_clock import VirtualClock
+
+__all__ = ["Broker", "Clock", "Faults"]
+
+IDLE = {"idle_timeout": "36500d", "hello_timeout": "36500d"}
+"""A client that is there is not taken for gone because the test let a day pass."""
+
+
+class Broker(embedded.Broker):
+    """A broker for one test: a virtual clock, in memory unless it gets a `data_dir`, over when the block is.
+
+    `start` is the time at which it begins, the machine's unless given. `listen=True` opens a port for subprocesses,
+    which go by the machine's clock. `faults` and `seed` try the program under test: see Faults. `config` and sections
+    are those of `tidelog.Broker`; the environment does not count.
+
+    Time stands still while any thread of the test works, and passes when all that anybody can do is wait: then it jumps
+    to the next moment at which something happens, the end of a timeout or what the broker or a client does at a time.
+    So a call takes the time it says, at once. Where nothing will ever happen, it raises WouldBlockForever.
+    """
+
+    _is_stepped = True
+    _reads_environment = False
+
+    def __init__(
+        self,
+        data_dir: str | None = None,
+        *,
+        listen: str | bool | None = None,
+        start: datetime | None = None,
+        faults: Faults | None = None,
+        seed: int = 0,
+        config: embedded.Sections | None = None,
+        **sections: Mapping[str, object],
+    ) -> None:
+        self._start_us = None if start is None else to_us(start, "start")
+        self._faults, self._seed = faults, seed
+        self._clock: Clock | None = None
+        given = {**sections, "broker": {**IDLE, **sections.get("broker", {})}}
+        super().__init__(data_dir, listen=listen, config=config, **given)
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is, and what lets it pass."""
+        self._running()
+        assert self._clock is not None
+        return self._clock
+
+    def messages(self, topic: str) -> list[Message]:
+        """Return all that is stored in a topic, in the order it was appended; an unknown topic has none."""
+        from .client.errors import UnknownTopicError
+
+        with self.client() as client:
+            try:
+                return list(client.replay(topic, ordered="time").messages())
+            except UnknownTopicError:
+                return []
+
+    def pending(self, topic: str) -> list[Message]:
+        """Return what waits for its time in a topic: nothing, as this version has no delayed messages."""
+        self._running()
+        return []
+
+    def dead_letters(self, topic: str) -> list[Message]:
+        """Return a topic's dead letters. Raises UnsupportedError: this version has none, and settles a message that is
+        rejected or at its limit as rejected."""
+        self._running()
+        raise UnsupportedError("dead letters are not there yet: a message at its limit is settled as rejected")
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _make_clock(self) -> broker_clock.Clock:
+        import time
+
+        from .broker.clock import VirtualClock
+
+        return VirtualClock(time.time_ns() // 1000 if self._start_us is None else self._start_us)
+
+    def _clock_of(self, embedded: EmbeddedBroker) -> VirtualClock:
+        from .broker.clock import VirtualClock as BrokerClock
+        from .client.virtual_clock import VirtualClock
+        from .stepping import Engine
+
+        clock = embedded.clock
+        assert isinstance(clock, BrokerClock)
+        virtual = VirtualClock(Engine(embedded, clock))
+        self._clock = Clock(virtual)
+        return virtual
+
+
+class Clock:
+    """The clock of a broker and of its clients."""
+
+    def __init__(self, virtual: VirtualClock) -> None:
+        self._virtual = virtual
+
+    def __repr__(self) -> str:
+        return f"<Clock {self.now().isoformat()}>"
+
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+        return from_us(self._virtual.wall_us())
+
+    def advance(
+        self,
+        duration: timedelta | None = None,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        milliseconds: float = 0,
+    ) -> None:
+        """Let time pass, and return when all that is due by then is done and visible.
+
+        What the broker and the clients' own threads do at times in between is done at these times, in order. The
+        test's own threads that are woken meanwhile get a moment, but are not waited for.
+        """
+        more = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
+        total = (duration or timedelta()) + more
+        if total < timedelta():
+            raise ValueError(f"expected a duration of 0 or more, found {total}: time does not go back")
+        self._virtual.advance(total // timedelta(microseconds=1))
+
+    async def async_advance(
+        self,
+        duration: timedelta | None = None,
+        *,
+        days: float = 0,
+        hours: float = 0,
+        minutes: float = 0,
+        seconds: float = 0,
+        milliseconds: float = 0,
+    ) -> None:
+        """Do the same in an event loop, whose tasks run meanwhile."""
+        from functools import partial
+
+        from anyio.to_thread import run_sync
+
+        more = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
+        await run_sync(partial(self.advance, duration, seconds=more.total_seconds()))
