@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the figures asked for; 1 when something is not as it was sent, 3 when Kafka is not installed."""
     try:
         from .kafka_families import FAMILIES, FLUSHED, PAGE_CACHE  # needs confluent-kafka
+        from .kafka_share import queue
     except NotInstalledError as error:
         print(error, file=sys.stderr)
         return EXIT_NOT_INSTALLED
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         about=__doc__,
         label=lambda: f"Kafka {version()}",
         durabilities=(PAGE_CACHE, FLUSHED),
-        families=FAMILIES,
+        families={**FAMILIES, "queue": queue},
     )
     return command.main(arguments)
 
