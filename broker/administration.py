@@ -270,7 +270,8 @@ class Administration:
         """Reopen the partitions of a topic that are fenced or offline; ends with those that serve again."""
         topic = self._registry.named(name)
         fenced = [partition for partition in topic.partitions if partition.is_fenced]
-        if not fenced and not topic.offline:
+        unsaid = [partition for partition in topic.partitions if partition.delivery.needs_reopening]
+        if not fenced and not unsaid and not topic.offline:
             return []
         yield self._meta.raise_epoch()
         reopened: list[int] = []
@@ -288,10 +289,16 @@ class Administration:
                 failure = failure or error
                 continue
             topic.put(self._partitions(topic.id, index, logs, topic.settings)[0])
+            self._registry.publish(topic)
             reopened.append(index)
+        for partition in unsaid:
+            error = yield from self._reopen_delivery(partition)
+            if error is None:
+                reopened.append(partition.index)
+            failure = failure or error
         if failure is not None and not reopened:
             raise failure
-        return sorted(reopened)
+        return sorted(set(reopened))
 
     def _reopen(self, topic: Topic, partition: Partition) -> Flow[TidelogError | None]:
         """Recover a fenced log beside the old one, which serves reads until it is replaced."""
@@ -308,6 +315,15 @@ class Administration:
         old.close(clean=False)
         partition.wake(Wake.VISIBLE)
         return None
+
+    def _reopen_delivery(self, partition: Partition) -> Flow[TidelogError | None]:
+        """Recover a fenced delivery log, or open one that could not be opened; messages are read meanwhile."""
+        delivery = partition.delivery
+        why = LogFencedError("expected a delivery log that takes writes, found one that is being reopened")
+        yield _deferred(lambda released: delivery.release(why, released))
+        delivery.let_go()
+        yield delivery.reopen()
+        return delivery.problem()
 
 
 def _not_made(one: Wanted, error: TidelogError) -> TidelogError:

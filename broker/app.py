@@ -8,6 +8,7 @@ Killed anywhere in between, the next start recovers; a clean stop only makes it 
 
 from __future__ import annotations
 
+import random
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,10 +27,10 @@ from .data_folder import claim
 from .deferred import Reply
 from .group_commit import GroupCommit
 from .groups import Groups, RecordedDetails
-from .handlers import Answer, Context, handle
-from .handlers.fetch import empty_reply
+from .handlers import Answer, Context, empty_reply, handle
 from .logging import get_logger
 from .metrics import Metrics, Values
+from .queues.queues import Queues
 from .server import Server, open_listeners
 from .services import Services
 from .session import Session, SessionLimits, Surroundings
@@ -74,6 +75,7 @@ class Broker:
         self._server: Server | None = None
         self._archive: ArchiveParts | None = None
         self._groups: Groups | None = None
+        self._queues: Queues | None = None
         self.addresses: list[Address] = []
         """Where it listens, once it runs."""
 
@@ -175,6 +177,15 @@ class Broker:
         )
         opened = Topics.open(services, defaults=defaults, limits=limits)
         self._groups = Groups(services, opened, group_defaults(self._config))
+        self._queues = Queues(
+            services,
+            opened,
+            self._groups,
+            waits=self._quiet_timers,
+            chance=random.random,
+            trace_retention_us=self._config.trace.retention_us,
+        )
+        self._queues.start()
         if store is not None:
             make = open_archive(
                 store, archive, self._config.broker.data_dir, services, self._files, self._sync.end_turn
@@ -189,8 +200,8 @@ class Broker:
         def answer(session: Session, message: Message, bulk: memoryview) -> Answer:
             return handle(context, session, message, bulk)
 
-        def empty_fetch() -> Reply:
-            return empty_reply(context)
+        def empty(api: int) -> Reply:
+            return empty_reply(context, api)
 
         self._workers.start(nursery)
         if self._archive is not None:
@@ -207,7 +218,7 @@ class Broker:
         around = Surroundings(
             handle=answer,
             end_turn=self._sync.end_turn,
-            empty_fetch=empty_fetch,
+            empty_reply=empty,
             limits=SessionLimits(
                 max_frame_bytes=broker.max_frame_bytes,
                 max_requests_in_flight=broker.max_requests_in_flight,
@@ -230,10 +241,12 @@ class Broker:
     def _context(self, topics: Topics) -> Context:
         config = self._config
         assert self._groups is not None, "groups are opened with the topics"
+        assert self._queues is not None, "and what serves them"
         return Context(
             topics=topics,
             groups=self._groups,
             group_details=RecordedDetails(topics),
+            queues=self._queues,
             time=self._time,
             timers=self._quiet_timers,
             offload=self._workers,

@@ -32,10 +32,14 @@ Bulk: TypeAlias = "Buffer | FileSlice"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: the control struct, and the pieces of its bulk in order."""
+    """An answer: the control struct, and the pieces of its bulk in order.
+
+    `undelivered` is called when it is certain that not all of it reached the peer: what it gave can be taken back.
+    """
 
     message: Message
     bulk: Sequence[Bulk] = ()
+    undelivered: Callable[[], None] | None = None
 
 
 class State(Enum):

@@ -30,6 +30,7 @@ from .id_share import IdShare
 from .message_log import MessageLog
 from .produce_queue import ProduceQueue
 from .produced import Produced
+from .queues.partition_delivery import PartitionDelivery
 from .services import Services
 from .storage.damage import DamagedRange
 from .storage.log import Log
@@ -92,6 +93,8 @@ class Partition:
         self._seen_visible = self.visible_offset
         self._gone: TidelogError | None = None
         self._is_fence_reported = False
+        self.delivery = PartitionDelivery(services, topic_id, index, lambda: self.log)
+        """What queue groups record of its messages."""
         services.commit.add(message_log.log, self._progressed)
         services.upkeep.touch(message_log.log)
         self._record_damage()
@@ -105,6 +108,12 @@ class Partition:
     def log(self) -> Log:
         """Its log of messages."""
         return self._messages.log
+
+    @property
+    def logs(self) -> list[Log]:
+        """All its open logs; what is said of messages comes after them."""
+        delivery = self.delivery.log
+        return [self.log] if delivery is None else [self.log, delivery.log]
 
     @property
     def start_offset(self) -> int:
@@ -121,6 +130,16 @@ class Partition:
         log = self.log
         mark = log.synced_offset if self._settings.durability is Durability.SYNCED else log.written_offset
         return max(mark, self._seen_visible)
+
+    @property
+    def durability(self) -> Durability:
+        """What the topic asks for."""
+        return self._settings.durability
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the topic was deleted."""
+        return self._gone is not None
 
     @property
     def is_fenced(self) -> bool:
@@ -267,6 +286,7 @@ class Partition:
         self._services.commit.add(message_log.log, self._progressed)
         self._services.upkeep.touch(message_log.log)
         self._seen_visible = 0
+        self.delivery.messages_replaced()
         self._record_damage()
         self._notice_visible()
 
@@ -289,11 +309,17 @@ class Partition:
         self._fetcher.end(self._gone)
         self._queue.close(self._gone)
 
+        gone = self._gone
+
         def close() -> None:
             self.log.close(clean=False)
+            self.delivery.release(gone, close_delivery)
+
+        def close_delivery() -> None:
+            self.delivery.close(clean=False)
             released()
 
-        self.release(self._gone, close)
+        self.release(gone, close)
         self._watches.wake(Wake.GONE)
 
     def expire(self, now_us: int, *, age_allowed: bool, may_remove: Removable | None = None) -> Expired | None:

@@ -11,7 +11,8 @@ receive buffer live no longer than the handler that was given them, unless it ke
 
 What bounds a connection: requests in flight (taken and not yet sent off), bytes held (receive buffer, requests that
 wait, replies the kernel has not taken) and the budget of all connections; at each bound the session stops reading
-and TCP tells the peer. A fetch that waits is answered empty when it is cancelled, and when its connection ends.
+and TCP tells the peer. A fetch or an acquire that waits is answered empty when it is cancelled, and when its connection
+ends.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class Surroundings:
     """Answers a request; raises TidelogError to refuse it."""
     end_turn: Callable[[], None]
     """Called when a session has handled what was there: what the handlers asked for together begins now."""
-    empty_fetch: Callable[[], Reply]
-    """What a withdrawn fetch is answered with."""
+    empty_reply: Callable[[int], Reply]
+    """What a withdrawn request of an api is answered with."""
     limits: SessionLimits
     memory: MemoryBudget
     metrics: Metrics
@@ -242,10 +243,10 @@ class Session:
         self._connection.greeted()
 
     def withdraw(self, correlation_id: int) -> bool:
-        """Answer a fetch that waits empty; returns False when none of this id does."""
+        """Answer a fetch or an acquire that waits empty; returns False when none of this id does."""
         key = self._requests.withdraw(correlation_id)
         if key is not None:
-            self._reply(key, self._around.empty_fetch())
+            self._reply(key, self._around.empty_reply(key.api))
         return key is not None
 
     # -- replies -------------------------------------------------------------------------------------------------
@@ -253,7 +254,7 @@ class Session:
     def _reply(self, key: RequestKey, reply: Reply) -> None:
         bulk_bytes = sum(piece.length if isinstance(piece, FileSlice) else len(piece) for piece in reply.bulk)
         head = self._connection.reply_head(key.api, key.correlation_id, reply.message, bulk_bytes)
-        self._output.send(head, reply.bulk)
+        self._output.send(head, reply.bulk, reply.undelivered)
 
     def _refuse(self, key: RequestKey, error: TidelogError) -> None:
         self._around.metrics.count_error(error.code)
@@ -287,7 +288,7 @@ class Session:
     async def _part(self) -> None:
         """Answer what is in flight, say last words if there is a reason for them, and let them arrive."""
         for key in self._requests.withdraw_all():
-            self._reply(key, self._around.empty_fetch())
+            self._reply(key, self._around.empty_reply(key.api))
         self._end_turn()
         while self._requests.count > 0 and not isinstance(self._parting, ProtocolError):
             await self._requests.progress()

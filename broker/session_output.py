@@ -37,13 +37,16 @@ class State(Enum):
     BROKEN = "broken"
 
 
-class _EndOfReply(Enum):
-    """Stands in the queue behind a reply's last piece."""
+class _EndOfReply:
+    """Stands in the queue behind a reply's last piece; `undelivered` is called when it will not all leave."""
 
-    END = "end"
+    __slots__ = ("undelivered",)
+
+    def __init__(self, undelivered: Callable[[], None] | None = None) -> None:
+        self.undelivered = undelivered
 
 
-_END = _EndOfReply.END
+_END = _EndOfReply()
 
 
 class SessionOutput:
@@ -77,15 +80,20 @@ class SessionOutput:
         """Whether the kernel has taken everything."""
         return not self._queue
 
-    def send(self, head: bytes, bulk: Sequence[Bulk] = ()) -> None:
-        """Send a frame as far as the socket takes it now; the rest follows, before anything sent later."""
+    def send(self, head: bytes, bulk: Sequence[Bulk] = (), undelivered: Callable[[], None] | None = None) -> None:
+        """Send a frame as far as the socket takes it now; the rest follows, before anything sent later.
+
+        `undelivered` is called when the peer is gone before the kernel had all of it.
+        """
         if self.state is State.BROKEN:
             self._on_progress(1)
+            if undelivered is not None:
+                undelivered()
             return
         self._append(memoryview(head))
         for piece in bulk:
             self._append(piece if isinstance(piece, FileSlice) else memoryview(piece))
-        self._queue.append(_END)
+        self._queue.append(_END if undelivered is None else _EndOfReply(undelivered))
         if self.state is State.IDLE:
             try:
                 if not self._advance():
@@ -96,11 +104,14 @@ class SessionOutput:
 
     def break_off(self) -> None:
         """Drop what waits: the peer is gone. Later `send`s do nothing."""
-        unsent = self._queue.count(_END)
+        unsent = [piece for piece in self._queue if isinstance(piece, _EndOfReply)]
         self.state = State.BROKEN
         self._queue.clear()
         self.held_bytes = 0
-        self._on_progress(unsent)
+        self._on_progress(len(unsent))
+        for end in unsent:
+            if end.undelivered is not None:
+                end.undelivered()
 
     def _append(self, piece: memoryview | FileSlice) -> None:
         self._queue.append(piece)
@@ -117,7 +128,7 @@ class SessionOutput:
     def _send_first(self) -> bool:
         """Send the first piece of the queue and take off what left; returns False when the socket is full."""
         piece = self._queue[0]
-        if piece is _END:
+        if isinstance(piece, _EndOfReply):
             del self._queue[0]
             self._on_progress(1)
             return True
@@ -132,7 +143,7 @@ class SessionOutput:
         return True
 
     def _send_bytes(self, piece: memoryview) -> memoryview | None:
-        sent = self._socket.send(piece, _LAST if self._queue[1] is _END else _MORE)
+        sent = self._socket.send(piece, _LAST if isinstance(self._queue[1], _EndOfReply) else _MORE)
         self.sent_bytes += sent
         self.held_bytes -= sent
         return piece[sent:] if sent < len(piece) else None

@@ -2,7 +2,7 @@
 
 taken --answered at once------------------> sending --the kernel has all of it--> gone
       --Deferred--> waiting --resolved----> sending
-                            --withdrawn---> sending (a fetch alone; it is answered empty)
+                            --withdrawn---> sending (a fetch or an acquire; it is answered empty)
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import trio
 
 from ..protocol.api import Api
 from .deferred import Deferred, Reply
+
+_WITHDRAWN = frozenset({Api.FETCH, Api.ACQUIRE})
+"""What may wait for long, and be withdrawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class RequestsInFlight:
     def withdraw(self, correlation_id: int) -> RequestKey | None:
         """Withdraw a fetch that waits; returns its key, to be answered empty, or None when there is none."""
         waiting = self._waiting.get(correlation_id)
-        if waiting is None or waiting.key.api != Api.FETCH or not waiting.deferred.withdraw():
+        if waiting is None or waiting.key.api not in _WITHDRAWN or not waiting.deferred.withdraw():
             return None
         self._forget(correlation_id)
         return waiting.key

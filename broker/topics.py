@@ -74,6 +74,8 @@ class Topics:
         """Where all that is recorded in `meta` has its turn, groups' administration included."""
         self.when_gone: list[Callable[[Topic], None]] = []
         """Told of each topic that was deleted."""
+        self.when_changed: list[Callable[[Topic], None]] = []
+        """Told of each topic that is new, or has other settings or more partitions."""
         self._producer_ids = ProducerIds(meta)
         self._expired_segments = self._expired_bytes = 0
         self.is_archived: IsArchived = _no_archive
@@ -183,6 +185,8 @@ class Topics:
         """Serve a topic, or serve it as it is now."""
         self._by_id[topic.id] = self._by_name[topic.name] = topic
         self.version = self.meta.state.version
+        for told in self.when_changed:
+            told(topic)
 
     def withdraw(self, topic: Topic) -> None:
         """Serve a topic no more."""
@@ -218,6 +222,8 @@ class Topics:
             for topic in self._by_id.values():
                 for partition in topic.partitions:
                     found = self._expire(topic, partition, now_us, age_allowed=age_allowed)
+                    expired += [] if found is None else [found]
+                    found = partition.delivery.expire(now_us, age_allowed=age_allowed)
                     expired += [] if found is None else [found]
         finally:  # what was dropped is in no log any more, so its files go whatever happens to the others
             self._remove_segments(expired)
@@ -267,7 +273,7 @@ class Topics:
 
     def close(self, *, clean: bool = True) -> None:
         """Make everything durable and close all logs; blocks. No round and no upkeep may be out."""
-        logs: list[Log] = [partition.log for partition in self._partitions()]
+        logs: list[Log] = [log for partition in self._partitions() for log in partition.logs]
         logs.append(self.meta.log)
         if clean:
             self._sync_together(logs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ...protocol.api import Api
 from ...protocol.errors import UnsupportedError
 from ...protocol.messages import (
+    Acquire,
     AlterGroup,
     AlterTopic,
     Cancel,
@@ -23,6 +24,7 @@ from ...protocol.messages import (
     Get,
     Hello,
     InitProducer,
+    JoinGroup,
     ListArchive,
     ListOffsets,
     Message,
@@ -33,14 +35,21 @@ from ...protocol.messages import (
     ReopenTopic,
     ResetGroup,
     RunArchive,
+    Settle,
     Stats,
     VerifyArchive,
     api_of,
 )
-from . import archive, fetch, groups, hello, lookup, outcome, produce, producers, stats, topics
+from ..deferred import Reply
+from . import archive, fetch, groups, hello, lookup, outcome, produce, producers, queue, stats, topics
 from .context import Answer, Context, Peer
 
-__all__ = ["Answer", "Context", "Peer", "handle"]
+__all__ = ["Answer", "Context", "Peer", "empty_reply", "handle"]
+
+
+def empty_reply(context: Context, api: int) -> Reply:
+    """Return what a withdrawn request is answered with."""
+    return queue.empty_reply(context) if api == Api.ACQUIRE else fetch.empty_reply(context)
 
 
 def handle(context: Context, peer: Peer, message: Message, bulk: memoryview) -> Answer:
@@ -50,6 +59,10 @@ def handle(context: Context, peer: Peer, message: Message, bulk: memoryview) -> 
             return produce.produce(context, message, bulk)
         case Fetch():
             return fetch.fetch(context, message)
+        case Acquire():
+            return queue.acquire(context, peer, message)
+        case Settle():
+            return queue.settle(context, peer, message)
         case Ping():
             return hello.ping(context)
         case ListOffsets():
@@ -58,6 +71,8 @@ def handle(context: Context, peer: Peer, message: Message, bulk: memoryview) -> 
             return lookup.get(context, message)
         case Cancel():
             return fetch.cancel(peer, message)
+        case JoinGroup():
+            return queue.join(context, message)
         case Metadata():
             return topics.metadata(context, message)
         case InitProducer():

@@ -12,6 +12,7 @@ from ..clock import BrokerTime
 from ..deferred import Deferred, Reply
 from ..groups import GroupDetailsSource, Groups
 from ..metrics import Metrics, Values
+from ..queues.queues import Queues
 from ..services import Offload
 from ..timers import Timers
 from ..topics import Topics
@@ -22,12 +23,15 @@ Answer = Reply | Deferred[Reply]
 class Peer(Protocol):
     """The connection that asks; a session is one."""
 
+    client: str
+    """What it calls itself."""
+
     def greet(self, client: str) -> None:
         """Take all requests of it from now on."""
         ...
 
     def withdraw(self, correlation_id: int) -> bool:
-        """Answer a waiting fetch of it empty; returns False when there is none of this id."""
+        """Answer a waiting fetch or acquire of it empty; returns False when there is none of this id."""
         ...
 
 
@@ -38,6 +42,7 @@ class Context:
     topics: Topics
     groups: Groups
     group_details: GroupDetailsSource
+    queues: Queues
     time: BrokerTime
     timers: Timers
     offload: Offload

@@ -38,7 +38,7 @@ def fetch(context: Context, request: Fetch) -> Answer:
 
 
 def cancel(peer: Peer, request: Cancel) -> Reply:
-    """Withdraw a waiting fetch of the same connection."""
+    """Withdraw a waiting fetch or acquire of the same connection."""
     return Reply(CancelReply(peer.withdraw(request.correlation_id)))
 
 

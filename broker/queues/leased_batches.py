@@ -16,8 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.batch import Attributes
+from ...protocol.errors import TidelogError
+from ...protocol.offset_ranges import unpack_ranges
 from ..delivery.acquiring import Choice
 from ..storage.files import File
+from ..storage.loading import NotReadyError
 from ..storage.log import Log
 from ..storage.reader import FileSlice
 
@@ -65,6 +68,11 @@ class LeasedBatches:
         return [batch for batch in self.batches if batch.attributes & Attributes.RETRY]
 
     @property
+    def bytes(self) -> int:
+        """Bytes of those batches, of which less may be sent."""
+        return sum(batch.length for batch in self.batches)
+
+    @property
     def are_whole(self) -> bool:
         """Whether all go as they lie."""
         return all(batch.is_whole for batch in self.batches)
@@ -76,9 +84,10 @@ def find_batches(log: Log, choice: Choice, *, max_bytes: int, upto: int, may_wai
     Raises NotReadyError (with the work for a thread), CorruptError and OffsetOutOfRangeError about the first message
     chosen.
     """
-    wanted = _Wanted(choice.ranges)
+    wanted = _Wanted(choice.packed)
     found: list[LeasedBatch] = []
-    at: int | None = choice.ranges[0][0]
+    first = choice.offsets.min()
+    at: int | None = first
     for _ in range(MAX_PLACES):
         if at is None or (found and max_bytes <= 0):
             break
@@ -86,7 +95,7 @@ def find_batches(log: Log, choice: Choice, *, max_bytes: int, upto: int, may_wai
             listed = log.batches(
                 at, wanted.end, max_bytes=max_bytes, upto=upto, limit=BATCHES_PER_PLACE, may_wait=may_wait
             )
-        except Exception:
+        except (NotReadyError, TidelogError):
             if found:
                 break  # what is there is enough for now; the next lease begins where this one ended
             raise
@@ -94,8 +103,7 @@ def find_batches(log: Log, choice: Choice, *, max_bytes: int, upto: int, may_wai
             break
         at = wanted.next_from(int(listed.ends[-1]))
         max_bytes = _take(wanted, listed.file, listed.entries, listed.ends, max_bytes, found)
-    end = found[-1].end_offset if found else choice.ranges[0][0]
-    return LeasedBatches(choice.below(end), found)
+    return LeasedBatches(choice.below(found[-1].end_offset if found else first), found)
 
 
 def _take(
@@ -133,8 +141,8 @@ def _take(
 class _Wanted:
     """Ranges of offsets, asked by arrays."""
 
-    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
-        bounds = np.asarray(ranges, np.int64).reshape(-1, 2)
+    def __init__(self, packed: bytes) -> None:
+        bounds = unpack_ranges(packed)
         self._starts, self._ends = bounds[:, 0], bounds[:, 1]
         self._before = np.concatenate(([0], np.cumsum(self._ends - self._starts)))
         self.end = int(self._ends[-1])

@@ -6,6 +6,7 @@ lease runs, since it may lie cold when the lease ends.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -14,8 +15,6 @@ from ...protocol.batch import HEADER_BYTES, decode_routing
 from ...protocol.columns import RETRY
 from ...protocol.retries import NO_JITTER, NO_RETRY, BackoffCode
 from ..delivery.backoff import Backoff, BackoffKind, RetryPolicy
-from ..delivery.events import Span
-from ..delivery.range_map import RangeMap
 from .leased_batches import LeasedBatch
 
 ROUTING_BYTES = 40
@@ -24,39 +23,56 @@ ROUTING_BYTES = 40
 MILLISECOND_US = 1_000
 
 
+SWEEP_AT = 4_096
+"""So many runs are kept before those of settled messages are looked for."""
+
+
 class OwnRetries:
-    """Ranges of offsets -> what their messages say, as 16 bytes of the column."""
+    """Runs of offsets -> what their messages say, as 16 bytes of the column."""
 
     def __init__(self) -> None:
-        self._given: RangeMap[bytes] = RangeMap()
+        self._starts: list[int] = []
+        self._runs: list[tuple[int, int, bytes]] = []
         self._merged: dict[tuple[bytes, RetryPolicy], RetryPolicy] = {}
 
     def __len__(self) -> int:
-        return len(self._given)
+        return len(self._runs)
 
-    def note(self, batch: LeasedBatch) -> None:
-        """Read what the messages of a batch say."""
-        for start, end, given in read_retries(batch):
-            self._given.set(start, end, given)
-
-    def forget(self, ranges: Iterable[Span]) -> None:
-        """Keep nothing of messages that are leased no more."""
-        for start, end in ranges:
-            self._given.delete(start, end)
+    def note(self, batch: LeasedBatch, floor: int) -> None:
+        """Read what the messages of a batch say, and forget what lies below `floor` if much is kept."""
+        for run in read_retries(batch):
+            place = bisect_left(self._starts, run[0])
+            if place == len(self._starts) or self._starts[place] != run[0]:
+                self._starts.insert(place, run[0])
+                self._runs.insert(place, run)
+        if len(self._runs) > SWEEP_AT:
+            self._runs = [run for run in self._runs if run[1] > floor]
+            self._starts = [run[0] for run in self._runs]
 
     def clear(self) -> None:
         """Keep nothing."""
-        self._given = RangeMap()
+        self._starts.clear()
+        self._runs.clear()
         self._merged.clear()
 
     def parts(self, start: int, end: int, group: RetryPolicy) -> Iterable[tuple[int, int, RetryPolicy]]:
         """Return the policies of a range, as parts that cover it."""
-        if not self._given:
+        if not self._runs:
             return ((start, end, group),)
-        return [
-            (first, last, group if given is None else self._merge(given, group))
-            for first, last, given in self._given.pieces(start, end)
-        ]
+        parts: list[tuple[int, int, RetryPolicy]] = []
+        at = start
+        for first, last, given in self._runs[max(bisect_right(self._starts, start) - 1, 0) :]:
+            if first >= end:
+                break
+            if last <= at:
+                continue
+            if at < first:
+                parts.append((at, first, group))
+            at = min(last, end)
+            parts.append((max(first, start), at, self._merge(given, group)))
+        if at < end:
+            parts.append((at, end, group))
+        return parts
 
     def _merge(self, given: bytes, group: RetryPolicy) -> RetryPolicy:
         key = (given, group)

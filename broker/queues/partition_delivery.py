@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...protocol.errors import TidelogError
+from ..deferred import Deferred
 from ..errors import anew, kept
 from ..group_commit import fenced_error
 from ..services import Services
@@ -35,6 +36,8 @@ class PartitionDelivery:
         """Group -> the generation of which not all that was recorded can be read."""
         self.on_change: Callable[[], None] = _nobody
         """Called when it was opened, opened anew, fenced, or cannot be opened."""
+        self.reopen: Callable[[], Deferred[None]] = _cannot
+        """Opens the log anew, in a worker; `problem` says afterwards what came of it."""
         self._services = services
         self._failure: TidelogError | None = None
 
@@ -90,6 +93,11 @@ class PartitionDelivery:
             self.keep()
         self.on_change()
 
+    def let_go(self) -> None:
+        """Close the log, on which no thread works any more; it is opened anew."""
+        self.close(clean=False)
+        self.log = None
+
     def keep(self) -> None:
         """Have the log synced and looked after."""
         if self.log is not None:
@@ -134,6 +142,10 @@ class PartitionDelivery:
             return None
         self._services.upkeep.touch(self.log.log)
         return self.log.log.expire(now_us, age_allowed=age_allowed)
+
+
+def _cannot() -> Deferred[None]:
+    raise AssertionError("nothing is reopened before it was opened")
 
 
 def _nobody() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...protocol.batch import Attributes, cut_out, verify
 from ...protocol.limits import KIB
-from ..delivery.events import Span
+from ..delivery.offset_set import Span
 from .leased_batches import LeasedBatch
 
 ON_LOOP_BYTES = 256 * KIB

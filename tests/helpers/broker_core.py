@@ -25,13 +25,14 @@ from tidelog.broker.group_commit import GroupCommit
 from tidelog.broker.groups import GroupDefaults, Groups
 from tidelog.broker.partition import Partition
 from tidelog.broker.produced import Produced
+from tidelog.broker.queues.queues import Queues
 from tidelog.broker.services import Services
 from tidelog.broker.storage.files import Files, MemoryFiles
 from tidelog.broker.storage.sync_round import SyncTask, run_round
 from tidelog.broker.timers import Timers
 from tidelog.broker.topics import Topic, TopicDefaults, TopicLimits, Topics
 from tidelog.protocol.batch import BatchHeader, Codec, RoutingColumns, decode_batch, encode_batch
-from tidelog.protocol.columns import DEDUP_ID
+from tidelog.protocol.columns import DEDUP_ID, RETRY
 from tidelog.protocol.dedup_id import NO_DEDUP_ID, hash_dedup_id
 from tidelog.protocol.errors import TidelogError
 from tidelog.protocol.messages import BatchResult, FetchPosition, InitProducerReply
@@ -50,16 +51,23 @@ def batch(
     sequence: int = 0,
     timestamp_us: int = 1_000_000,
     ids: Sequence[bytes | None] | None = None,
+    max_attempts: Sequence[int] | None = None,
     codec: Codec = Codec.NONE,
 ) -> memoryview:
-    """Return one batch as a producer sends it, in a buffer of its own; `ids` are dedup ids as a user gives them."""
+    """Return one batch as a producer sends it, in a buffer of its own; `ids` are dedup ids as a user gives them, and
+    `max_attempts` what each message says of itself (0: nothing)."""
+    retries = None
+    if max_attempts is not None:
+        retries = np.zeros(len(values), RETRY)
+        retries["max_attempts"] = max_attempts
+    routing = RoutingColumns(dedup_ids=None if ids is None else id_column(ids), retries=retries)
     encoded = encode_batch(
         list(values),
         timestamp_us=timestamp_us,
         producer_id=producer,
         producer_epoch=epoch,
         base_sequence=sequence,
-        routing=None if ids is None else RoutingColumns(dedup_ids=id_column(ids)),
+        routing=None if ids is None and retries is None else routing,
         codec=codec,
     )
     return memoryview(encoded)
@@ -126,6 +134,8 @@ class Core:
         self.group_defaults = group_defaults or GroupDefaults()
         self.topics = Topics.open(self.services, defaults=defaults, limits=limits or TopicLimits())
         self.groups = Groups(self.services, self.topics, self.group_defaults)
+        self.queues = Queues(self.services, self.topics, self.groups, waits=self.timers, chance=lambda: 0.5)
+        self.queues.start()
 
     def _report(self, event: str, **fields: str | int) -> None:
         self.events.append(event)

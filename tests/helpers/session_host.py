@@ -51,7 +51,7 @@ class SessionHost:
         self.around = Surroundings(
             handle=self._handle,
             end_turn=self._end_turn,
-            empty_fetch=lambda: Reply(FetchReply(9, [])),
+            empty_reply=lambda _api: Reply(FetchReply(9, [])),
             limits=limits,
             memory=self.memory,
             metrics=self.metrics,

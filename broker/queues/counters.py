@@ -1,0 +1,62 @@
+"""What happened to the messages of one group since the broker began to serve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from ..delivery.events import Event, Flag, Kind
+
+PREFIX = "tidelog_queue_"
+SUFFIX = "_messages_total"
+
+
+@dataclass(slots=True)
+class Counters:
+    """Messages, each time anew. README.md of the broker says what each state means."""
+
+    acquired: int = 0
+    redelivered: int = 0
+    """Acquired, and handed over before."""
+    handed_over: int = 0
+    accepted: int = 0
+    released: int = 0
+    rejected: int = 0
+    """By a member, or at the last attempt."""
+    returned: int = 0
+    """Uncounted, suspects included."""
+    expired: int = 0
+    """Of leases that ended by themselves."""
+    lease_lost: int = 0
+    """Settle items that were refused."""
+    removed_by_retention: int = 0
+    removed_by_damage: int = 0
+
+    def values(self) -> dict[str, int]:
+        """Return them by the names of the metrics."""
+        return {f"{PREFIX}{field.name}{SUFFIX}": getattr(self, field.name) for field in fields(self)}
+
+    def add(self, other: Counters) -> None:
+        """Add what happened to another group."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+    def note(self, events: Iterable[Event]) -> None:
+        """Count what was recorded; hand-overs, and what is gone, are counted by who knows which are new."""
+        for event in events:
+            count = len(event.offsets)
+            match event.kind:
+                case Kind.ACQUIRED:
+                    self.acquired += count
+                case Kind.ACCEPTED:
+                    self.accepted += count
+                case Kind.RELEASED:
+                    self.released += count
+                case Kind.REJECTED:
+                    self.rejected += count
+                case Kind.RETURNED | Kind.SUSPECTED:
+                    self.returned += count
+                case _:
+                    pass
+            if Flag.EXPIRED in event.flags:
+                self.expired += count

@@ -1,0 +1,113 @@
+"""The reply to an acquire: leases with their batches, answered when what gave them is written.
+
+Small parts of batches are cut out on the loop where that is quick, else in a worker; until then the lease runs already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from ...protocol.durability import Durability
+from ...protocol.errors import TidelogError
+from ...protocol.messages import AcquireReply, Attempts, Grant, PartitionProblem
+from ..deferred import Bulk, Deferred, Reply
+from ..delivery.marks import Marked
+from ..delivery.offset_set import packed_of
+from ..errors import kept, storage_error
+from ..services import Services
+from .group_partition import Leased
+from .leased_batches import LeasedBatch, slices_of
+from .sparse_batch import cut, is_quick
+
+
+class Granting:
+    """Makes one reply of what was leased."""
+
+    def __init__(
+        self, services: Services, leased: Sequence[Leased], problems: list[PartitionProblem], version: int
+    ) -> None:
+        self._services = services
+        self._leased = leased
+        self._problems = problems
+        self._version = version
+        self._pieces: list[list[Bulk]] = []
+        self._failure: TidelogError | None = None
+        self._unwritten = 0
+        self.answer: Deferred[Reply] = Deferred()
+
+    def begin(self) -> Deferred[Reply]:
+        """Have the batches made, and the events written."""
+        self._unwritten = 1 + len(self._leased)
+        for one in self._leased:
+            log = one.part.partition.delivery.log
+            assert log is not None, "what was leased was recorded"
+            log.wait(Durability.WRITTEN, self._written)
+        if all(is_quick(batch) for one in self._leased for batch in one.batches.batches if not batch.is_whole):
+            self._make()
+            self._written(None)
+        else:
+            self._services.offload(self._make, partial(self._written, None))
+        return self.answer
+
+    def _make(self) -> None:
+        limit = self._services.batch_limits.max_payload_bytes
+        try:
+            self._pieces = [_bulk(one, limit) for one in self._leased]
+        except OSError as error:
+            self._failure = storage_error(error, "reading leased batches")
+        except TidelogError as error:
+            self._failure = kept(error)
+
+    def _written(self, error: TidelogError | None) -> None:
+        self._failure = self._failure or error
+        self._unwritten -= 1
+        if self._unwritten:
+            return
+        if self._failure is not None:
+            self._take_back()
+            self.answer.fail(self._failure)
+            return
+        grants = [_grant(one, pieces) for one, pieces in zip(self._leased, self._pieces, strict=True)]
+        bulk = [piece for pieces in self._pieces for piece in pieces]
+        reply = AcquireReply(self._version, grants, self._problems)
+        self.answer.resolve(Reply(reply, bulk, undelivered=self._take_back))
+
+    def _take_back(self) -> None:
+        """Return all of it, uncounted: it did not reach its member."""
+        for one in self._leased:
+            one.part.give_back([one.lease])
+
+
+def _bulk(one: Leased, max_payload_bytes: int) -> list[Bulk]:
+    batches = one.batches
+    if batches.are_whole:
+        return [*slices_of(batches.batches)]
+    bulk: list[Bulk] = []
+    whole: list[LeasedBatch] = []
+    for batch in batches.batches:
+        if batch.is_whole:
+            whole.append(batch)
+            continue
+        bulk += slices_of(whole)
+        whole.clear()
+        bulk.append(cut(batch, batches.choice.ranges, max_payload_bytes))
+    return [*bulk, *slices_of(whole)]
+
+
+def _grant(one: Leased, pieces: Sequence[Bulk]) -> Grant:
+    partition = one.part.partition
+    return Grant(
+        partition.topic_id,
+        partition.index,
+        one.lease,
+        one.batches.choice.packed,
+        one.duration_us,
+        sum(piece.length if not isinstance(piece, (bytes, bytearray, memoryview)) else len(piece) for piece in pieces),
+        _attempts(one.earlier),
+        one.is_alone,
+    )
+
+
+def _attempts(earlier: Sequence[Marked]) -> list[Attempts]:
+    return [Attempts(packed_of(offsets), mark.attempts, mark.last_us, mark.error) for mark, offsets in earlier]

@@ -1,0 +1,192 @@
+"""All queue groups at work on one broker: the doors for acquires and settles, and the delivery logs behind them.
+
+A group is at work from its first request, or from a start that finds leases of it, until nobody asks for it, and
+nothing of it is leased or waits; then only what its delivery logs say is kept, a few bitmaps a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ...protocol.errors import UnknownGroupError
+from ...protocol.messages import Acquire, Settle
+from ...protocol.topic_name import short_name
+from ..deferred import Deferred, Reply
+from ..delivery.lease import LeaseIds
+from ..errors import storage_error
+from ..groups import Group, Groups
+from ..partition import Partition
+from ..services import Services
+from ..storage.settings import LogSettings
+from ..timers import Timers
+from ..topics import Topic, Topics
+from .counters import Counters
+from .delivery_log import DAY_US, DeliveryLog, delivery_settings
+from .delivery_opening import OpenedDelivery, is_there, open_deliveries
+from .partition_delivery import PartitionDelivery
+from .queue_group import QueueGroup
+from .settles import SettleRequest, check_settle, is_by_token
+from .surroundings import Surroundings
+
+TRACE_RETENTION_US = 7 * DAY_US
+"""How long what became of messages can be told, by default."""
+
+
+def _nothing() -> None:
+    """Follow no opening."""
+
+
+class Queues:
+    """The queue groups of one broker."""
+
+    def __init__(
+        self,
+        services: Services,
+        topics: Topics,
+        groups: Groups,
+        *,
+        waits: Timers,
+        chance: Callable[[], float],
+        trace_retention_us: int | None = TRACE_RETENTION_US,
+    ) -> None:
+        self._services = services
+        self._topics = topics
+        self._groups = groups
+        self._at_work: dict[int, QueueGroup] = {}
+        self._counters: dict[int, Counters] = {}
+        self._settings: LogSettings = delivery_settings(trace_retention_us, services.commit.max_unsynced_bytes)
+        self._around = Surroundings(services, waits, chance, LeaseIds(topics.epoch).next, self._open)
+        groups.observers.append(self)
+        topics.when_changed.append(self.topic_changed)
+        topics.when_gone.append(self.topic_changed)
+
+    def __repr__(self) -> str:
+        return f"<Queues {len(self._at_work)} groups at work>"
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def acquire(self, request: Acquire, client: str = "") -> Reply | Deferred[Reply]:
+        """Lease messages. Raises UnknownGroupError, UnknownTopicIdError, InvalidRequestError."""
+        return self._work(self._groups.by_id(request.group_id, request.generation)).acquire(request, client)
+
+    def settle(self, request: Settle, client: str = "") -> Reply | Deferred[Reply]:
+        """Settle what was leased. Raises UnknownGroupError, InvalidRequestError."""
+        check_settle(request)
+        group = self._work(self._groups.by_id(request.group_id, request.generation))
+        if not is_by_token(request):
+            group.hear(request.member, client)
+        return SettleRequest(request, group.part, group.counters).begin()
+
+    def _work(self, group: Group) -> QueueGroup:
+        found = self._at_work.get(group.id)
+        if found is None:
+            found = self._at_work[group.id] = QueueGroup(group, self._topics, self._around)
+            found.counters = self._counters.setdefault(group.id, found.counters)
+        return found
+
+    # -- what others change ----------------------------------------------------------------------------------------
+
+    def group_changed(self, group: Group, before: Group) -> None:
+        """Go on with a group as it is now."""
+        found = self._at_work.get(group.id)
+        if found is not None:
+            found.change(group)
+
+    def group_gone(self, group: Group) -> None:
+        """Serve a group no more: it was deleted."""
+        found = self._at_work.pop(group.id, None)
+        if found is not None:
+            error = UnknownGroupError(f"expected a group that exists, found that {short_name(group.name)} was deleted")
+            found.close(error)
+        for one in self._partitions_of(group):
+            if one.delivery.log is not None:
+                one.delivery.log.fold.drop(group.id)
+
+    def topic_changed(self, topic: Topic) -> None:
+        """Serve the partitions that a topic has now, or none of it."""
+        for group in [*self._at_work.values()]:
+            if group.serves(topic.id):
+                group.topic_changed()
+
+    def _partitions_of(self, group: Group) -> list[Partition]:
+        topics = [topic for topic in self._topics.all() if group.reads(topic.id)]
+        return [one for topic in topics for one in topic.partitions]
+
+    # -- delivery logs ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Open the delivery logs that there are, and let leases run; blocks. Before anything is served."""
+        there: list[PartitionDelivery] = []
+        for topic in self._topics.all():
+            for one in topic.partitions:
+                try:
+                    if is_there(self._services, one.delivery):
+                        there.append(one.delivery)
+                except OSError as error:
+                    self._take(OpenedDelivery(one.delivery, storage_error(error, f"opening {one.delivery.folder}")))
+        for opened in open_deliveries(self._services, self._settings, self._topics.epoch, there, self._made):
+            self._take(opened)
+        for group in self._groups.all():
+            if any(self._has_leases(group, one) for one in self._partitions_of(group)):
+                self._work(group)
+
+    @property
+    def _made(self) -> frozenset[tuple[int, int]]:
+        return frozenset()
+
+    def _has_leases(self, group: Group, partition: Partition) -> bool:
+        """Whether something of a group has its time there."""
+        log = partition.delivery.log
+        state = None if log is None else log.fold.states.get(group.id)
+        return state is not None and bool(state.leases or state.waiting)
+
+    def _open(self, delivery: PartitionDelivery) -> None:
+        """Open a delivery log, or make it, in a worker; no effect while that is under way."""
+        if delivery.is_opening or delivery.log is not None or delivery.problem() is not None:
+            return
+        self._begin_opening(delivery)
+
+    def _reopen(self, delivery: PartitionDelivery) -> Deferred[None]:
+        """Open a delivery log anew; resolves when that was tried."""
+        done: Deferred[None] = Deferred()
+        self._begin_opening(delivery, lambda: done.resolve(None))
+        return done
+
+    def _begin_opening(self, delivery: PartitionDelivery, done: Callable[[], object] = _nothing) -> None:
+        delivery.is_opening = True
+        opened: list[OpenedDelivery] = []
+
+        def work() -> None:
+            opened.extend(open_deliveries(self._services, self._settings, self._topics.epoch, [delivery], self._made))
+
+        def take() -> None:
+            self._take(opened[0])
+            done()
+
+        self._services.offload(work, take)
+
+    def _take(self, opened: OpenedDelivery) -> None:
+        delivery, result = opened.delivery, opened.result
+        delivery.reopen = partial(self._reopen, delivery)
+        delivery.on_change = partial(self._delivery_changed, delivery)
+        if isinstance(result, DeliveryLog):
+            self._serve(result)
+        else:
+            self._services.report(
+                "delivery log not opened", topic_id=delivery.topic_id, partition=delivery.index, why=result.message
+            )
+        delivery.take(result)
+
+    def _serve(self, log: DeliveryLog) -> None:
+        live = {group.id: group.settings.visibility_timeout_us for group in self._groups.all()}
+        for gone in log.fold.states.keys() - live.keys():
+            log.fold.drop(gone)
+        time = self._services.time
+        log.fold.serve(self._around.now(), time.monotonic_us, live.__getitem__)
+
+    def _delivery_changed(self, delivery: PartitionDelivery) -> None:
+        for group in self._at_work.values():
+            part = group.parts.get((delivery.topic_id, delivery.index))
+            if part is not None:
+                group.reopened(part)

@@ -1,0 +1,31 @@
+"""What all groups of one broker share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..delivery.moment import Moment
+from ..services import Services
+from ..timers import Timers
+from .partition_delivery import PartitionDelivery
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """One of each for a whole broker."""
+
+    services: Services
+    waits: Timers
+    """Deadlines of what nobody waits for to happen: the end of a long poll, a member that is forgotten."""
+    chance: Callable[[], float]
+    """Draws from 0 up to 1: what jitter is made of."""
+    next_lease: Callable[[], int]
+    """Gives out lease ids, each once."""
+    open_delivery: Callable[[PartitionDelivery], None]
+    """Has a delivery log opened, or made, unless that is under way."""
+
+    def now(self) -> Moment:
+        """Return now, on both clocks."""
+        time = self.services.time
+        return Moment(time.now_us(), time.monotonic_us())

@@ -1,0 +1,35 @@
+"""An acquire that is on its way: what it asked, what it was given, and how it ends.
+
+TRYING --something to give, or no wait asked for--> ANSWERED
+   '--nothing yet--> WAITING --woken, tried again--> ANSWERED
+                        |----deadline--------------> ANSWERED, empty
+                        '----withdrawn-------------> over; the session answers it empty
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...protocol.messages import Acquire
+from ..deferred import Deferred, Reply
+from ..timers import Timer
+from .member import Member
+
+
+class WaitingAcquire:
+    """One acquire."""
+
+    __slots__ = ("answer", "is_hasty", "is_over", "member", "request", "timer", "topics")
+
+    def __init__(self, request: Acquire, member: Member, withdrawn: Callable[[WaitingAcquire], None]) -> None:
+        self.request = request
+        self.member = member
+        self.topics = frozenset(request.topics)
+        self.is_over = False
+        self.is_hasty = False
+        """Whether it waits only for what a worker is at."""
+        self.timer: Timer | None = None
+        self.answer: Deferred[Reply] = Deferred(lambda: withdrawn(self))
+
+    def __repr__(self) -> str:
+        return f"<WaitingAcquire of member {self.member.id:#x}{' over' if self.is_over else ''}>"
