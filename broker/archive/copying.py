@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ...protocol.errors import ArchiveConflictError, ArchiveUnavailableError, CorruptError, TidelogError
 from ..storage.files import Files
 from ..storage.sealed import SealedSegment, Survey, checksum_of, pieces, survey
-from .entry import Entry, Place, decode_entry, encode_entry
+from .entry import FORMAT, Entry, Place, decode_entry, encode_entry, is_later
 from .ownership import Ownership
 from .store import ObjectMissingError, ObjectStore
 
@@ -86,6 +86,11 @@ class Copying:
         try:
             known = None if found is None else decode_entry(found, name)
         except CorruptError:
+            if found is not None and is_later(found):
+                raise ArchiveConflictError(
+                    f"expected an entry of format {FORMAT} or none in {name}, found one that a later version wrote,"
+                    " which is left as it is: go on with that version"
+                ) from None
             known = None  # what was damaged is written anew, as long as there is something to write it from
         if known is None:
             self.store.put(name, [data])

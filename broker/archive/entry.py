@@ -137,6 +137,18 @@ def encode_entry(entry: Entry) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(blank, entry_checksum=_checksum(blank)))
 
 
+class _Formatted(msgspec.Struct):
+    format: int = FORMAT
+
+
+def is_later(data: bytes) -> bool:
+    """Whether an entry says that a later version wrote it."""
+    try:
+        return msgspec.json.decode(data, type=_Formatted).format > FORMAT
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
 def decode_entry(data: bytes, name: str) -> Entry:
     """Read an entry. Raises CorruptError when it is not what was written, or of a later format."""
     try:

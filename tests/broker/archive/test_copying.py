@@ -116,6 +116,21 @@ def test_a_copy_that_arrives_damaged_is_sent_again() -> None:
     assert core.archive.archiver.error_of((1, 0)) is None
 
 
+def test_an_entry_of_a_later_version_is_left_as_it_is() -> None:
+    """What this version cannot read is not written over, the segment stays in the log, and the error says why."""
+    core, _topic, partition = archived_topic()
+    later = b'{"format":2,"object":"elsewhere"}'
+    core.store.objects[f"{FOLDER}/{0:020d}.json"] = later
+    core.fill(partition, 9)
+    core.advance(2 * SECOND)
+    core.expire()
+    assert core.store.objects[f"{FOLDER}/{0:020d}.json"] == later
+    assert partition.start_offset == 0
+    error = core.archive.archiver.error_of((1, 0))
+    assert error is not None
+    assert (error.code, "a later version wrote" in error.message) == ("ARCHIVE_CONFLICT", True)
+
+
 def test_a_store_that_is_away_is_left_alone_for_longer_each_time() -> None:
     """Tries come a second, then two, four and eight seconds apart; `run` tries at once."""
     core, topic, partition = archived_topic()
