@@ -14,6 +14,7 @@ from ...protocol.messages import (
     DescribeGroups,
     DescribeGroupsReply,
     ErrorInfo,
+    GroupBegin,
     GroupError,
     GroupInfo,
     GroupReply,
@@ -24,7 +25,7 @@ from ...protocol.messages import (
 from ...protocol.topic_name import full_name, short_name
 from ..deferred import Deferred, Reply
 from ..errors import kept
-from ..groups import Group, GroupDetails
+from ..groups import Group, GroupDetails, Joined
 from .context import Answer, Context
 from .gathering import ask_in_turns
 
@@ -90,6 +91,32 @@ def _info(context: Context, group: Group) -> GroupInfo:
     return info
 
 
+def _replied(context: Context, joining: Deferred[Joined]) -> Answer:
+    """Return the reply that describes a group in full, once it is as asked."""
+    answer: Deferred[Reply] = Deferred()
+
+    def told(joined: Joined, info: GroupInfo | TidelogError) -> None:
+        known = info if isinstance(info, GroupInfo) else _info(context, joined.group)  # what was asked is done
+        answer.resolve(Reply(GroupReply(known, joined.created, context.time.wall_us())))
+
+    def done(made: Deferred[Joined]) -> None:
+        if made.error is not None:
+            answer.fail(made.error)
+            return
+        joined = made.result()
+        try:
+            info = _told(context, joined.group, details=True)
+        except TidelogError as error:
+            info = error
+        if isinstance(info, Deferred):
+            info.on_done(lambda found: told(joined, found.error or found.result()))
+        else:
+            told(joined, info)
+
+    joining.on_done(done)
+    return answer
+
+
 def _detailed(group: Group, details: GroupDetails) -> GroupInfo:
     info = group.info()
     info.topics, info.members, info.counters = details.topics, details.members, details.counters
@@ -106,13 +133,13 @@ def create(context: Context, request: CreateGroup) -> Answer:
         settings=request.settings,
         exist_ok=request.exist_ok,
     )
-    return making.then(lambda made: Reply(GroupReply(_info(context, made.group), made.created)))
+    return _replied(context, making)
 
 
 def alter(context: Context, request: AlterGroup) -> Answer:
     """Change the settings of a group."""
     altering = context.groups.alter(full_group_name(request.group), request.settings, request.reset)
-    return altering.then(lambda group: Reply(GroupReply(_info(context, group))))
+    return _replied(context, altering.then(lambda group: Joined(group, created=False)))
 
 
 def reset(context: Context, request: ResetGroup) -> Answer:
@@ -124,7 +151,13 @@ def reset(context: Context, request: ResetGroup) -> Answer:
         lambda begins: Reply(
             ResetGroupReply(
                 [
-                    (topic_id, partition, begin.offset, begin.not_before_us)
+                    GroupBegin(
+                        topic_id,
+                        context.topics.by_id(topic_id).name,
+                        partition,
+                        begin.offset,
+                        begin.not_before_us,
+                    )
                     for topic_id, partitions in sorted(begins.items())
                     for partition, begin in sorted(partitions.items())
                 ]

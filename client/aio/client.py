@@ -20,9 +20,11 @@ from ..message_state import MessageState
 from ..receipt import Receipt
 from ..version import client_version
 from .archive import AsyncArchive
+from .groups import AsyncGroups
 from .outcome import find_outcome
 from .pinging import ping
 from .producing import AsyncProducing
+from .queueing import AsyncQueueing
 from .reads import AsyncReads
 from .sessions import Sessions
 from .states import find_states
@@ -38,7 +40,7 @@ T = TypeVar("T")
 URL_VARIABLE = "TIDELOG_URL"
 
 
-class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage]):
+class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage], AsyncQueueing[AnyMessage]):
     """A broker as seen from a program; any number of tasks may call it. Making one does no I/O.
 
     `url` is `tidelog://host:9440,host2/namespace` or `host:port`; left out, the environment's TIDELOG_URL, else
@@ -85,6 +87,7 @@ class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage]):
         super().__init__(sessions, None if timeout is None else seconds("timeout", timeout), checked_codec(codec))
         self._topics = AsyncTopics(self)
         self._archive = AsyncArchive(self)
+        self._groups = AsyncGroups(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}>"
@@ -98,6 +101,11 @@ class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage]):
     def archive(self) -> AsyncArchive:
         """List, run, verify and expire what of topics is archived."""
         return self._archive
+
+    @property
+    def groups(self) -> AsyncGroups:
+        """Create, list, describe, set, reset and delete groups, and look at their messages."""
+        return self._groups
 
     @property
     def address(self) -> str:

@@ -21,6 +21,7 @@ from ..message_state import MessageState
 from ..receipt import Receipt
 from ..version import client_version
 from .archive import Archive
+from .groups import Groups
 from .outcome import find_outcome
 from .pinging import ping
 from .producing import Producing
@@ -86,6 +87,7 @@ class Client(Producing[AnyMessage], Reads[AnyMessage]):
         super().__init__(sessions, None if timeout is None else seconds("timeout", timeout), checked_codec(codec))
         self._topics = Topics(self)
         self._archive = Archive(self)
+        self._groups = Groups(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}>"
@@ -99,6 +101,11 @@ class Client(Producing[AnyMessage], Reads[AnyMessage]):
     def archive(self) -> Archive:
         """List, run, verify and expire what of topics is archived."""
         return self._archive
+
+    @property
+    def groups(self) -> Groups:
+        """Create, list, describe, set, reset and delete groups, and look at their messages."""
+        return self._groups
 
     @property
     def address(self) -> str:

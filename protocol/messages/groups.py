@@ -131,10 +131,11 @@ class AlterGroup(Message):
 
 
 class GroupReply(Message):
-    """The group as it is now."""
+    """The group as it is now, with its details, and the broker's wall clock."""
 
     group: GroupInfo
     created: bool = False
+    now_us: int = 0
 
 
 class ResetGroup(Message):
@@ -146,11 +147,21 @@ class ResetGroup(Message):
     partition: PartitionIndex | None = None
 
 
-class ResetGroupReply(Message):
-    """Where each partition begins now: topic id, partition, offset, and, where a time is still to come, that time
-    (else 0): what is appended before it is passed over."""
+class GroupBegin(Message):
+    """Where a group begins in a partition; `not_before_us` is a time that no record had reached (0: none): what is
+    appended before it is passed over."""
 
-    starts: list[tuple[int, int, Offset, int]]
+    topic_id: TopicId
+    topic: str
+    partition: PartitionIndex
+    offset: Offset
+    not_before_us: int = 0
+
+
+class ResetGroupReply(Message):
+    """Where each partition that was moved begins now."""
+
+    begins: list[GroupBegin]
 
 
 class DeleteGroup(Message):

@@ -15,10 +15,12 @@ from typing import Any
 
 import anyio
 import pytest
+from tidelog.client.blocking.groups import Groups
 
 from tests.client.fake_broker import FakeBroker
 from tidelog import AsyncClient, AsyncConsumer, AsyncProducer, AsyncReplay, Client, Consumer, Producer, Replay
 from tidelog.client.aio.archive import AsyncArchive
+from tidelog.client.aio.groups import AsyncGroups
 from tidelog.client.aio.topics import AsyncTopics
 from tidelog.client.blocking.archive import Archive
 from tidelog.client.blocking.topics import Topics
@@ -29,6 +31,7 @@ TWINS: dict[type, type] = {
     Archive: AsyncArchive,
     Client: AsyncClient,
     Consumer: AsyncConsumer,
+    Groups: AsyncGroups,
     Producer: AsyncProducer,
     Replay: AsyncReplay,
     Topics: AsyncTopics,

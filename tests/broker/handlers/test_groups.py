@@ -22,6 +22,7 @@ from tidelog.protocol.messages import (
     DeleteGroupReply,
     DescribeGroups,
     DescribeGroupsReply,
+    GroupBegin,
     GroupReply,
     GroupSettings,
     GroupStart,
@@ -73,7 +74,7 @@ async def test_groups_are_made_described_changed_moved_and_deleted() -> None:
         assert isinstance(altered, GroupReply)
         assert (altered.group.settings.visibility_timeout_us, altered.group.settings.max_attempts) == (30_000_000, 7)
         moved = await ask(peer, ResetGroup("default/billing", GroupStart("latest"), "default/orders", 1))
-        assert moved == ResetGroupReply([(topic_id, 1, 0, 0)])
+        assert moved == ResetGroupReply([GroupBegin(topic_id, "default/orders", 1, 0)])
         (group,) = (await described(peer)).groups
         assert (group.generation, [one.partition for one in group.topics[0].partitions]) == (2, [0, 1])
         assert await ask(peer, DeleteGroup("default/billing")) == DeleteGroupReply(1)

@@ -1,0 +1,62 @@
+"""Settings and starts of groups as a program gives them, checked, in the form they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...protocol.limits import MAX_ATTEMPTS
+from ...protocol.messages import GroupSettings, GroupStart
+from ..retry import Backoff
+from .arguments import check_count, check_text, listed
+from .bounds import Bound, Edge, Moment, parse_bound
+from .retries import backoff_info
+from .times import Duration, seconds
+
+MAX_VISIBILITY_S = 12 * 3600.0
+"""More is a slip of the unit; the limit of SQS too."""
+
+MAX_IN_FLIGHT = 1_000_000
+
+SETTING_NAMES = ("visibility_timeout", "max_attempts", "backoff", "max_in_flight")
+
+
+def to_group_start(start: Bound, name: str, now_us: int) -> GroupStart:
+    """Return where a group begins. Raises TypeError or ValueError that shows the choices."""
+    point = parse_bound(start, name, now_us)
+    if isinstance(point, Edge):
+        return GroupStart(point.value)
+    return GroupStart("time", point.time_us) if isinstance(point, Moment) else GroupStart("offset", point)
+
+
+def to_group_settings(
+    visibility_timeout: Duration | None,
+    max_attempts: int | None,
+    backoff: Backoff | None,
+    max_in_flight: int | None,
+) -> GroupSettings:
+    """Return the settings that are given; the rest is None. Raises TypeError or ValueError."""
+    return GroupSettings(
+        None if visibility_timeout is None else visibility_us(visibility_timeout),
+        None if max_attempts is None else check_count("max_attempts", max_attempts, 1, MAX_ATTEMPTS),
+        None if backoff is None else backoff_info(backoff),
+        None if max_in_flight is None else check_count("max_in_flight", max_in_flight, 1, MAX_IN_FLIGHT),
+    )
+
+
+def visibility_us(visibility_timeout: Duration) -> int:
+    """Return a visibility timeout in microseconds. Raises TypeError, or ValueError for what looks like milliseconds."""
+    found = seconds("visibility_timeout", visibility_timeout)
+    if not 0 < found <= MAX_VISIBILITY_S:
+        raise ValueError(
+            f"visibility_timeout: expected more than 0 and at most {MAX_VISIBILITY_S:.0f} seconds,"
+            f" found {visibility_timeout!r}; seconds, not milliseconds?"
+        )
+    return round(found * 1_000_000)
+
+
+def to_setting_names(name: str, given: Iterable[str]) -> list[str]:
+    """Return names of settings. Raises TypeError for what is no list of text; the broker knows the names."""
+    names = [given] if isinstance(given, str) else listed(name, given, "settings")
+    for one in names:
+        check_text(name, one, '"max_attempts"')
+    return names
