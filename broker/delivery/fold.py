@@ -50,7 +50,7 @@ class DeliveryFold:
 
     def apply_batch(self, header: BatchHeader, batch: memoryview) -> None:
         """Apply the events of a stored batch. Raises UnsupportedError for one that a later broker wrote."""
-        self._in_epoch(header.leader_epoch)
+        self.enter_epoch(header.leader_epoch)
         now = Moment(header.append_time_us, self._monotonic_us())
         for value in _values(header, batch):
             event = decode_event(value)
@@ -77,12 +77,6 @@ class DeliveryFold:
             self.generations = {one.group: one.generation for one in packed.groups}
             self._epoch = packed.epoch
 
-    def _in_epoch(self, epoch: int) -> None:
-        """What follows was said in an epoch; what was said in the one before is bounded by its end."""
-        if epoch != self._epoch:
-            self.clip_above(self._bound(self._epoch))
-            self._epoch = epoch
-
     def _state(self, group: int, generation: int) -> QueueState | None:
         """Return the state that events of this generation are about, begun where the log can begin at the latest."""
         known = self.generations.get(group, 0)
@@ -105,14 +99,26 @@ class DeliveryFold:
         self.states.pop(group, None)
         self.generations.pop(group, None)
 
-    def clip_above(self, end: int) -> None:
-        """Forget what is said of offsets from `end` on: the message log lost them."""
-        for state in self.states.values():
-            self.clipped += state.clip_above(end)
+    def enter_epoch(self, epoch: int) -> None:
+        """What follows is said in an epoch; what was said in the one before is bounded by its end.
 
-    def serve(self, now: Moment, monotonic_us: Callable[[], int], visibility_timeout_us: Callable[[int], int]) -> None:
-        """Go on live: recovery is over. `visibility_timeout_us` is asked for each group's."""
-        self.clip_above(self._bound(self._epoch))
+        To be called before anything else is when the message log was opened, or opened anew: what is said next may be
+        of offsets that the epoch before had given to others.
+        """
+        if epoch != self._epoch:
+            bound = self._bound(self._epoch)
+            for state in self.states.values():
+                self.clipped += state.clip_above(bound)
+            self._epoch = epoch
+
+    def serve(
+        self, epoch: int, now: Moment, monotonic_us: Callable[[], int], visibility_timeout_us: Callable[[int], int]
+    ) -> None:
+        """Go on live: recovery is over, and what is said from now on is of this epoch.
+
+        `visibility_timeout_us` is asked for each group's.
+        """
+        self.enter_epoch(epoch)
         self._monotonic_us = monotonic_us
         for group, state in self.states.items():
             state.resume(now, visibility_timeout_us(group))

@@ -279,18 +279,17 @@ class QueueState:
         self.frontier = max(start, self.frontier)
 
     def clip_above(self, end: int) -> int:
-        """The log ends here, or another epoch begins: what is said of later offsets is of records that are lost.
+        """The log ended here, or another epoch began: what is said of later offsets is of records that are lost.
 
-        Returns how many offsets that was said of.
+        So is where the group began, if later. Returns how many offsets something was said of.
         """
-        end = max(end, self.begin)
-        lost = self.frontier - end
-        if lost <= 0:
-            return 0
-        self._forget(self.open - below(self.open, end))
-        self.rejected.drop(self.rejected.offsets - below(self.rejected.offsets, end))
-        self.damaged.remove_range(end, self.frontier)
-        self.frontier = end
+        lost = max(0, self.frontier - end)
+        if lost:
+            self._forget(self.open - below(self.open, end))
+            self.rejected.drop(self.rejected.offsets - below(self.rejected.offsets, end))
+            self.damaged = below(self.damaged, end).copy()
+            self.frontier = end
+            self.begin = min(self.begin, end)
         return lost
 
     def _forget(self, offsets: OffsetSet) -> None:

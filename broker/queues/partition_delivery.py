@@ -116,7 +116,7 @@ class PartitionDelivery:
         if self.log is not None:
             messages = self.messages()
             self.log.log.raise_epoch(max(self.log.log.epoch, messages.epoch))
-            self.log.fold.clip_above(messages.end_offset)
+            self.log.fold.enter_epoch(self.log.log.epoch)
             self.on_change()
 
     def release(self, error: TidelogError, released: Callable[[], None]) -> None:

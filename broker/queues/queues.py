@@ -171,19 +171,19 @@ class Queues:
         delivery.reopen = partial(self._reopen, delivery)
         delivery.on_change = partial(self._delivery_changed, delivery)
         if isinstance(result, DeliveryLog):
-            self._serve(result)
+            self._serve(result, max(result.log.epoch, delivery.messages().epoch))
         else:
             self._services.report(
                 "delivery log not opened", topic_id=delivery.topic_id, partition=delivery.index, why=result.message
             )
         delivery.take(result)
 
-    def _serve(self, log: DeliveryLog) -> None:
+    def _serve(self, log: DeliveryLog, epoch: int) -> None:
         live = {group.id: group.settings.visibility_timeout_us for group in self._groups.all()}
         for gone in log.fold.states.keys() - live.keys():
             log.fold.drop(gone)
         time = self._services.time
-        log.fold.serve(self._around.now(), time.monotonic_us, live.__getitem__)
+        log.fold.serve(epoch, self._around.now(), time.monotonic_us, live.__getitem__)
 
     def _delivery_changed(self, delivery: PartitionDelivery) -> None:
         for group in self._at_work.values():
