@@ -181,6 +181,23 @@ class GroupStarted(Fact):
     begin: Begin
 
 
+class DeliveryMade(Fact):
+    """A partition has a delivery log: one that is missing later was lost."""
+
+    KIND = 17
+    topic_id: int
+    partition: int
+
+
+class DeliveryDegraded(Fact):
+    """Not all that was recorded of these groups in a partition is left, each in this generation of it."""
+
+    KIND = 18
+    topic_id: int
+    partition: int
+    groups: dict[int, int]
+
+
 FACTS: dict[int, type[Fact]] = {kind.KIND: kind for kind in Fact.__subclasses__()}
 """Every kind of fact by its number; a number is never used twice."""
 

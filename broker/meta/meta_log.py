@@ -33,6 +33,11 @@ GROUPS_SECTION = FIRST_FOLD_SECTION + 1
 
 GROUPS_VERSION = 1
 
+DELIVERIES_SECTION = FIRST_FOLD_SECTION + 2
+"""Written once there was a delivery log."""
+
+DELIVERIES_VERSION = 1
+
 SEGMENT_BYTES = 4 * MIB
 """Facts are few and small; what a fresh broker reserves for them should be too."""
 
@@ -51,7 +56,7 @@ class MetaFold:
 
     def section_ids(self) -> frozenset[int]:
         """Return the sections that `restore` knows."""
-        return frozenset({STATE_SECTION, GROUPS_SECTION})
+        return frozenset({STATE_SECTION, GROUPS_SECTION, DELIVERIES_SECTION})
 
     def apply_batch(self, header: BatchHeader, batch: memoryview) -> None:
         """Apply the facts of a stored batch. Raises UnsupportedError for one that a later broker wrote."""
@@ -63,6 +68,8 @@ class MetaFold:
         packed = [Section(STATE_SECTION, STATE_VERSION, self.state.snapshot())]
         if self.state.groups.next_id > 1:
             packed.append(Section(GROUPS_SECTION, GROUPS_VERSION, self.state.groups.snapshot()))
+        if self.state.deliveries:
+            packed.append(Section(DELIVERIES_SECTION, DELIVERIES_VERSION, self.state.deliveries.snapshot()))
         return lambda: packed
 
     def restore(self, sections: Sequence[Section]) -> None:
@@ -71,6 +78,8 @@ class MetaFold:
         for section in sections:
             if section.id == GROUPS_SECTION:
                 self.state.groups.restore(section.data)
+            elif section.id == DELIVERIES_SECTION:
+                self.state.deliveries.restore(section.data)
             else:
                 self.state.restore(section.data)
 

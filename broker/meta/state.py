@@ -14,8 +14,11 @@ import msgspec
 
 from ...protocol.topic_settings import SettingValue
 from ..producer_id import NAMED_PRODUCER
+from .deliveries import MetaDeliveries
 from .facts import (
     DamageRemoved,
+    DeliveryDegraded,
+    DeliveryMade,
     EpochRaised,
     Fact,
     GroupAltered,
@@ -113,6 +116,8 @@ class MetaState:
     """By log id."""
     groups: MetaGroups = field(default_factory=MetaGroups)
     """Kept in a section of its own: `snapshot` and `restore` leave it out."""
+    deliveries: MetaDeliveries = field(default_factory=MetaDeliveries)
+    """The same."""
 
     @property
     def partitions(self) -> int:
@@ -198,6 +203,7 @@ def _topic_deleted(state: MetaState, fact: TopicDeleted) -> None:
     for log_id in [log_id for log_id in state.quarantined if log_id >> 32 == topic.id]:
         del state.quarantined[log_id]
     state.groups.topic_deleted(topic.id)
+    state.deliveries.forget_topic(topic.id)
 
 
 def _topic_removed(state: MetaState, fact: TopicRemoved) -> None:
@@ -256,10 +262,21 @@ def _group_reset(state: MetaState, fact: GroupReset) -> None:
 
 def _group_deleted(state: MetaState, fact: GroupDeleted) -> None:
     state.groups.deleted(fact.group_id)
+    state.deliveries.forget_group(fact.group_id)
 
 
 def _group_started(state: MetaState, fact: GroupStarted) -> None:
     state.groups.started(fact)
+
+
+def _delivery_made(state: MetaState, fact: DeliveryMade) -> None:
+    if fact.topic_id in state.topics:
+        state.deliveries.made.add((fact.topic_id, fact.partition))
+
+
+def _delivery_degraded(state: MetaState, fact: DeliveryDegraded) -> None:
+    if fact.topic_id in state.topics:
+        state.deliveries.degrade((fact.topic_id, fact.partition), fact.groups)
 
 
 _APPLY = cast(
@@ -281,5 +298,7 @@ _APPLY = cast(
         GroupReset: _group_reset,
         GroupDeleted: _group_deleted,
         GroupStarted: _group_started,
+        DeliveryMade: _delivery_made,
+        DeliveryDegraded: _delivery_degraded,
     },
 )

@@ -15,6 +15,7 @@ from typing import Protocol
 from ...protocol.errors import CorruptError, GroupDegradedError, LeaseLostError, TidelogError
 from ...protocol.messages import LeaseRanges, SettleItem
 from ...protocol.topic_name import short_name
+from ..deferred import Deferred
 from ..delivery.acquiring import acquired, choose, choose_suspects, damaged, earlier_attempts
 from ..delivery.backoff import RetryPolicy
 from ..delivery.events import Event, Flag, Kind
@@ -26,6 +27,7 @@ from ..delivery.releasing import Retrying
 from ..delivery.settling import Settlement
 from ..errors import kept, storage_error
 from ..groups import Group
+from ..groups.starts import time_reached
 from ..meta import Begin
 from ..partition import Partition
 from ..storage.loading import LoadTask, NotReadyError
@@ -98,6 +100,7 @@ class GroupPartition:
         self._timer: Timer | None = None
         self._preparations = 0
         self._is_reading = False
+        self._is_looking = False
         self._trouble: TidelogError | None = None
         self._watch = partition.watch(self._woken)
 
@@ -125,7 +128,7 @@ class GroupPartition:
     def state(self) -> QueueState | None:
         """What is known of its messages; None before anything was leased, or where that cannot be said."""
         log = self.partition.delivery.log
-        if self._state is None and log is not None and self.degraded() is None:
+        if self._state is None and log is not None and self.degraded() is None and not self._begin.not_before_us:
             self._state = log.fold.begin(self._owner.group.id, self.generation, self.begin_offset)
             self._count_leased()
         return self._state
@@ -159,6 +162,8 @@ class GroupPartition:
         """Whether there is something to lease."""
         state, visible = self.state, self.partition.visible_offset
         if state is None:
+            if self._begin.not_before_us:
+                return False
             return visible > max(self.begin_offset, self.partition.start_offset)
         return bool(state.ready or state.suspects) or state.frontier < visible
 
@@ -194,7 +199,8 @@ class GroupPartition:
         """
         state = self.state
         if state is None:
-            self._around.open_delivery(self.partition.delivery)
+            if not self._begin.not_before_us:
+                self._around.open_delivery(self.partition.delivery)
             return None
         if self._is_reading:
             return None
@@ -381,7 +387,35 @@ class GroupPartition:
 
     def _woken(self, why: Wake) -> None:
         if why is Wake.VISIBLE:
+            self.look_for_start()
             self._owner.available(self)
+
+    def look_for_start(self) -> None:
+        """Find out whether the time at which the group begins has come: the group is changed when that is recorded."""
+        begin = self._begin
+        if not begin.not_before_us or self._is_looking:
+            return
+        try:
+            found = time_reached(begin, self.partition)
+        except TidelogError as error:
+            self._trouble = kept(error)
+            return
+        self._is_looking = True
+        if isinstance(found, Deferred):
+            found.on_done(lambda done: self._start_at(None if done.error else done.result()))
+        else:
+            self._start_at(found)
+
+    def _start_at(self, begin: Begin | None) -> None:
+        self._is_looking = False
+        if begin is not None:
+            partition = self.partition
+            self._is_looking = True
+            recorded = self._around.started(self._owner.group, partition.topic_id, partition.index, begin)
+            recorded.on_done(self._start_recorded)
+
+    def _start_recorded(self, _recorded: Deferred[None]) -> None:
+        self._is_looking = False
 
     # -- what the message log lost ---------------------------------------------------------------------------------
 
@@ -421,6 +455,7 @@ class GroupPartition:
 
     def begin_serving(self) -> None:
         """Have what is leased and waits be due in time."""
+        self.look_for_start()
         state = self.state
         next_us = None if state is None else state.next_due_us()
         if next_us is not None:

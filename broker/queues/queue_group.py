@@ -94,6 +94,7 @@ class QueueGroup:
                 part = self.parts[key] = GroupPartition(self, one, self._around)
                 self._available[part] = None
                 self._take_leases(part)
+                part.begin_serving()
 
     def _drop(self, key: tuple[int, int]) -> None:
         part = self.parts.pop(key)

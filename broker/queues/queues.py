@@ -16,6 +16,7 @@ from ..deferred import Deferred, Reply
 from ..delivery.lease import LeaseIds
 from ..errors import storage_error
 from ..groups import Group, Groups
+from ..meta import DeliveryDegraded, DeliveryMade
 from ..partition import Partition
 from ..services import Services
 from ..storage.settings import LogSettings
@@ -56,7 +57,7 @@ class Queues:
         self._at_work: dict[int, QueueGroup] = {}
         self._counters: dict[int, Counters] = {}
         self._settings: LogSettings = delivery_settings(trace_retention_us, services.commit.max_unsynced_bytes)
-        self._around = Surroundings(services, waits, chance, LeaseIds(topics.epoch).next, self._open)
+        self._around = Surroundings(services, waits, chance, LeaseIds(topics.epoch).next, self._open, groups.started)
         groups.observers.append(self)
         topics.when_changed.append(self.topic_changed)
         topics.when_gone.append(self.topic_changed)
@@ -133,7 +134,7 @@ class Queues:
 
     @property
     def _made(self) -> frozenset[tuple[int, int]]:
-        return frozenset()
+        return frozenset(self._topics.meta.state.deliveries.made)
 
     def _has_leases(self, group: Group, partition: Partition) -> bool:
         """Whether something of a group has its time there."""
@@ -171,12 +172,25 @@ class Queues:
         delivery.reopen = partial(self._reopen, delivery)
         delivery.on_change = partial(self._delivery_changed, delivery)
         if isinstance(result, DeliveryLog):
+            self._record_opened(opened)
             self._serve(result, max(result.log.epoch, delivery.messages().epoch))
         else:
             self._services.report(
                 "delivery log not opened", topic_id=delivery.topic_id, partition=delivery.index, why=result.message
             )
         delivery.take(result)
+
+    def _record_opened(self, opened: OpenedDelivery) -> None:
+        """Record that there is such a log, and whose part of it is lost: that of every group there is now."""
+        delivery, meta = opened.delivery, self._topics.meta
+        place = (delivery.topic_id, delivery.index)
+        if place not in meta.state.deliveries.made:
+            meta.record(DeliveryMade(*place))
+        if opened.lost or opened.is_missing:
+            groups = {one.id: one.begin(*place).generation for one in self._groups.reading(delivery.topic_id)}
+            self._services.report("deliveries lost", topic_id=delivery.topic_id, partition=delivery.index)
+            meta.record(DeliveryDegraded(*place, groups))
+        delivery.degraded = meta.state.deliveries.degraded.get(place, {})
 
     def _serve(self, log: DeliveryLog, epoch: int) -> None:
         live = {group.id: group.settings.visibility_timeout_us for group in self._groups.all()}

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..deferred import Deferred
 from ..delivery.moment import Moment
+from ..groups import Group
+from ..meta import Begin
 from ..services import Services
 from ..timers import Timers
 from .partition_delivery import PartitionDelivery
@@ -24,6 +27,8 @@ class Surroundings:
     """Gives out lease ids, each once."""
     open_delivery: Callable[[PartitionDelivery], None]
     """Has a delivery log opened, or made, unless that is under way."""
+    started: Callable[[Group, int, int, Begin], Deferred[None]]
+    """Records where a start at a time turned out to be in a partition."""
 
     def now(self) -> Moment:
         """Return now, on both clocks."""

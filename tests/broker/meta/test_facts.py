@@ -8,6 +8,8 @@ from tidelog.broker.meta.facts import (
     FACTS,
     Begin,
     DamageRemoved,
+    DeliveryDegraded,
+    DeliveryMade,
     EpochRaised,
     Fact,
     GroupAltered,
@@ -62,6 +64,8 @@ EXAMPLES: list[tuple[Fact, str]] = [
     (GroupReset(1, 2, {3: {0: Begin(0, 2, generation=2)}}), "0e01930102810381009400020002"),
     (GroupDeleted(1), "0f019101"),
     (GroupStarted(1, 3, 0, Begin(10, 2)), "100194010300940a020001"),
+    (DeliveryMade(3, 2), "1101920302"),
+    (DeliveryDegraded(3, 2, {1: 4}), "120193030281" + "0104"),
 ]
 
 
