@@ -14,7 +14,7 @@ from enum import Enum
 from typing import cast
 
 from .errors import OptionError
-from .places import Place
+from .places import Place, place_named
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -70,7 +70,10 @@ def parse_time(text: str, option: str) -> Moment:
             raise OptionError(f"{wanted}, found {text!r}") from None
         if moment.tzinfo is None:
             raise OptionError(f"{wanted}, found {text!r} without a zone: append Z for UTC") from None
-        return Moment((moment - _EPOCH) // timedelta(microseconds=1))
+        time_us = (moment - _EPOCH) // timedelta(microseconds=1)
+        if not _FIRST_MS * 1000 <= time_us < (_LAST_MS + 1) * 1000:
+            raise OptionError(f"{wanted}, found {text}, which is not in the years 1 to 9999 of UTC") from None
+        return Moment(time_us)
     if not _FIRST_MS <= number <= _LAST_MS:
         raise OptionError(f"{wanted}, found {text}, which is not in the years 1 to 9999: milliseconds?")
     return Moment(number * 1000)
@@ -108,7 +111,7 @@ def parse_assign(text: str) -> tuple[Place, ...]:
         for partition in cast("list[object]", partitions):
             if type(partition) is not int or partition < 0:
                 raise OptionError(f"{wanted}, found {partition!r}")
-            places.append(Place(topic, partition))
+            places.append(place_named(topic, partition))
     if not places:
         raise OptionError(f"{wanted}, found no partition")
     return tuple(dict.fromkeys(places))
@@ -137,6 +140,7 @@ def _offsets(text: str, option: str) -> dict[Place, Point]:
     for place, number in _each_place(text, wanted):
         if type(number) is not int or number < KAFKA_EARLIEST:
             raise OptionError(f"{wanted} (-2 earliest, -1 latest), found {number!r} for {place}")
+        _check_first(place, found, option)
         words = {KAFKA_EARLIEST: Edge.EARLIEST, KAFKA_LATEST: Edge.LATEST}
         found[place] = words.get(number, number)
     return found
@@ -148,6 +152,7 @@ def _times(text: str, option: str) -> dict[Place, Point]:
     for place, time in _each_place(text, wanted):
         if type(time) is not int and not isinstance(time, str):
             raise OptionError(f"{wanted}, found {time!r} for {place}")
+        _check_first(place, found, option)
         found[place] = parse_time(str(time), option)
     return found
 
@@ -160,15 +165,30 @@ def _each_place(text: str, wanted: str) -> list[tuple[Place, object]]:
         for partition, entry in cast("dict[str, object]", partitions).items():
             if not (partition.isascii() and partition.isdigit()):
                 raise OptionError(f"{wanted}, found partition {partition!r} of {topic}")
-            found.append((Place(topic, int(partition)), entry))
+            found.append((place_named(topic, int(partition)), entry))
     return found
+
+
+def _check_first(place: Place, found: Mapping[Place, Point], option: str) -> None:
+    """Raise OptionError for a partition that is named a second time, as by `orders` and `default/orders`."""
+    if place in found:
+        raise OptionError(f"{option}: expected each partition once, found {place} twice")
 
 
 def _json_object(text: str, wanted: str) -> dict[str, object]:
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_each_once)
     except ValueError as error:
         raise OptionError(f"{wanted}, found {text!r}: {error}") from None
     if not isinstance(found, dict):
         raise OptionError(f"{wanted}, found {text!r}")
     return cast("dict[str, object]", found)
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Make an object of JSON. Raises ValueError for a name that is there twice: the last would win in silence."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+    return found

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+DEFAULT_NAMESPACE = "default/"
+"""Left out of names as they are shown."""
+
 
 class Place(NamedTuple):
     """One partition of one topic, by the name that users write."""
@@ -14,6 +17,11 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
+
+
+def place_named(topic: str, partition: int) -> Place:
+    """Return the partition of a topic that may be named in full: `default/orders` is `orders`."""
+    return Place(topic.removeprefix(DEFAULT_NAMESPACE), partition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,6 +113,12 @@ def test_what_is_no_address_is_refused_by_the_name_of_its_option(
         ({"startingOffsets": "12"}, "found '12'; a time is startingTimestamp"),
         ({"endingOffsets": "earliest"}, "endingOffsets: expected latest, offsets or a time, found earliest"),
         ({"startingTimestamp": "2025-01-14T15:00:00"}, "without a zone: append Z for UTC"),
+        ({"startingTimestamp": "0001-01-01T00:00:00+14:00"}, "not in the years 1 to 9999 of UTC"),
+        ({"endingTimestamp": "9999-12-31T23:59:59-12:00"}, "not in the years 1 to 9999 of UTC"),
+        ({"startingOffsets": '{"orders": {"0": 3, "00": 5}}'}, "each partition once, found orders/0 twice"),
+        ({"startingOffsets": '{"orders": {"0": 3}, "default/orders": {"0": 5}}'}, "found orders/0 twice"),
+        ({"startingOffsets": '{"orders": {"0": 3}, "orders": {"1": 5}}'}, "'orders' is there twice"),
+        ({"endingOffsetsByTimestamp": '{"orders": {"0": 3, "0": 5}}'}, "'0' is there twice"),
         ({"startingTimestamp": "soon"}, "expected milliseconds since 1970"),
         ({"startingTimestamp": "1736866800000000"}, "not in the years 1 to 9999: milliseconds?"),
         ({"by": "offset"}, "by: expected append_time or timestamp, found 'offset'"),
@@ -200,6 +206,8 @@ def test_which_partitions_are_meant() -> None:
         ReadOptions.parse({"url": "x", "subscribePattern": "("})
     assigned = ReadOptions.parse({"url": "x", "assign": '{"a": [1, 0, 1], "b": [2]}'})
     assert assigned.selection.places == (Place("a", 1), Place("a", 0), Place("b", 2))
+    assigned = ReadOptions.parse({"url": "x", "assign": '{"default/a": [1], "ns/b": [2]}'})
+    assert assigned.selection.places == (Place("a", 1), Place("ns/b", 2))
     for text in ("[]", "{}", '{"a": []}', '{"a": [-1]}', '{"a": [true]}', '{"a": "0"}'):
         with pytest.raises(OptionError, match="assign: expected JSON such as"):
             ReadOptions.parse({"url": "x", "assign": text})
