@@ -133,6 +133,7 @@ EDGE = (
     "embedded",
     "handlers",
     "inspection",
+    "local_folder",
     "object_store",
     "server",
     "session",
