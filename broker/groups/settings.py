@@ -188,10 +188,8 @@ def changed(given: GroupSettings, changes: GroupSettings, reset: Sequence[str]) 
 def shown(key: str, value: object) -> str:
     """Return a setting's value as people write it."""
     if isinstance(value, BackoffInfo):
-        return (
-            f"{value.kind},initial={format_duration(value.initial_us)},max={format_duration(value.max_us)},"
-            f"multiplier={value.multiplier_thousandths / 1000:g},jitter={value.jitter_percent / 100:g}"
-        )
+        waits = f"{format_duration(value.initial_us)}:{format_duration(value.max_us)}"
+        return f"{value.kind}:{waits}:{value.multiplier_thousandths / 1000:g}:{value.jitter_percent / 100:g}"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and key.endswith("_us"):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 MODULES = {
     "ping": "ping",
     "topics": "topics",
+    "groups": "groups",
     "produce": "produce",
     "consume": "consume",
     "tail": "consume",

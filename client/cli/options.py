@@ -12,10 +12,11 @@ from typing import Annotated
 
 import typer
 
-from ...protocol.errors import InvalidTopicError
+from ...protocol.errors import InvalidGroupError, InvalidTopicError
+from ...protocol.group_name import full_group_name
 from ...protocol.quantities import parse_duration_us
 from ...protocol.topic_name import full_name
-from .completion import complete_topic
+from .completion import complete_group, complete_topic
 
 DEFAULT_TIMEOUT_S = 30.0
 
@@ -74,6 +75,15 @@ def parse_topic(text: str) -> str:
     return text
 
 
+def parse_group(text: str) -> str:
+    """Check a group's name and return it as typed: the client knows the namespace."""
+    try:
+        full_group_name(text)
+    except InvalidGroupError as error:
+        raise ValueError(error.message) from None
+    return text
+
+
 Url = Annotated[
     str | None,
     typer.Option("--url", metavar="URL", help="The broker's address [default: TIDELOG_URL, else localhost:9440]."),
@@ -97,6 +107,12 @@ TopicName = Annotated[
     str,
     typer.Argument(
         metavar="NAME", parser=parse_topic, autocompletion=complete_topic, help="`name` or `namespace/name`."
+    ),
+]
+GroupName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GROUP", parser=parse_group, autocompletion=complete_group, help="`name` or `namespace/name`."
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]

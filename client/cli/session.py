@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import RangeNotAvailableError, UnknownPartitionError, UnknownTopicError
+from ...protocol.errors import RangeNotAvailableError, UnknownGroupError, UnknownPartitionError, UnknownTopicError
 from .errors import WrongUsage
 from .options import DEFAULT_TIMEOUT_S
 from .output import say
@@ -43,7 +43,7 @@ def connected(url: str | None, timeout: float | None = None) -> Generator[Client
     with client:
         try:
             yield client
-        except (UnknownTopicError, RangeNotAvailableError) as error:
+        except (UnknownTopicError, UnknownGroupError, RangeNotAvailableError) as error:
             raise reworded(error, client.address) from error
 
 

@@ -1,0 +1,92 @@
+"""Settings of groups as the command line takes and shows them: `visibility_timeout=30s`, `backoff=linear:1s:1m`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ...protocol.quantities import format_duration, parse_duration_us
+from .errors import WrongUsage
+from .options import parse_whole
+from .retry_text import format_backoff, parse_attempts, parse_backoff
+from .settings import FOLLOW_DEFAULT
+
+if TYPE_CHECKING:
+    from ..group import GroupSettings
+    from ..retry import Backoff
+
+
+def _parse_visibility(text: str) -> timedelta:
+    return timedelta(microseconds=parse_duration_us(text))
+
+
+def _parse_in_flight(text: str) -> int:
+    return parse_whole(text, 1, 1_000_000)
+
+
+_PARSERS: Mapping[str, Callable[[str], object]] = {
+    "visibility_timeout": _parse_visibility,
+    "max_attempts": parse_attempts,
+    "backoff": parse_backoff,
+    "max_in_flight": _parse_in_flight,
+}
+
+KEYS = tuple(_PARSERS)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAssignment:
+    """One `key=value`; the text of the value is checked when the command knows what it may be."""
+
+    key: str
+    text: str
+
+
+@dataclass(slots=True)
+class GroupChanges:
+    """What a command asks to set; None is not asked. What `reset` names follows the broker's default again."""
+
+    visibility_timeout: timedelta | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    max_in_flight: int | None = None
+    reset: tuple[str, ...] = ()
+
+
+def parse_group_assignment(text: str) -> GroupAssignment:
+    """Read `key=value`. Raises ValueError that lists the keys."""
+    key, equals, value = text.partition("=")
+    if not equals or key not in KEYS:
+        raise ValueError(f"expected key=value with a key of {', '.join(KEYS)}, found {text!r}")
+    return GroupAssignment(key, value)
+
+
+def read_group_changes(assignments: Iterable[GroupAssignment], *, may_reset: bool) -> GroupChanges:
+    """Turn assignments into one change. Raises WrongUsage for a bad value and for a key that is given twice."""
+    changes = GroupChanges()
+    seen: set[str] = set()
+    for key, text in ((one.key, one.text) for one in assignments):
+        if key in seen:
+            raise WrongUsage(f"expected {key} once, found it twice")
+        seen.add(key)
+        if may_reset and text == FOLLOW_DEFAULT:
+            changes.reset = (*changes.reset, key)
+            continue
+        try:
+            setattr(changes, key, _PARSERS[key](text))
+        except ValueError as error:
+            raise WrongUsage(f"{key}: {error}") from None
+    return changes
+
+
+def setting_texts(settings: GroupSettings) -> dict[str, str]:
+    """Return settings in force as `groups set` reads them; no limit is `none`."""
+    limit = settings.max_in_flight
+    return {
+        "visibility_timeout": format_duration(round(settings.visibility_timeout * 1_000_000)),
+        "max_attempts": str(settings.max_attempts),
+        "backoff": format_backoff(settings.backoff),
+        "max_in_flight": "none" if limit is None else str(limit),
+    }
