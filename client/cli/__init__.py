@@ -17,6 +17,7 @@ MODULES = {
     "tail": "consume",
     "replay": "consume",
     "get": "get",
+    "settle": "settle",
     "outcome": "outcome",
     "bench": "bench.verbs",
 }

@@ -11,6 +11,16 @@ import typer
 
 from ...protocol.errors import NotFoundError, TidelogError, TimedOutError
 from .command import Command, example
+from .consume_queue import (
+    Group,
+    Mode,
+    QueueRun,
+    Settle,
+    SettleMode,
+    VisibilityTimeout,
+    check_no_group,
+    consume_queue,
+)
 from .errors import OutputClosed, WrongUsage
 from .escaping import visible_bytes
 from .message_json import message_fields
@@ -111,10 +121,14 @@ def consume(
     timeout: IdleTimeout = None,
     follow: Follow = False,
     include_archived: IncludeArchived = False,
+    group: Group = None,
+    mode: Mode = None,
+    settle: Settle = None,
+    visibility_timeout: VisibilityTimeout = None,
     url: Url = None,
     output: Output = OutputFormat.TABLE,
 ) -> None:
-    """Print the messages of a topic, and leave no state behind.
+    """Print the messages of a topic. Without --group no state is left behind.
 
     Each value and a newline, byte for byte in a pipe, escaped on a terminal; with --output json everything about each
     message, a line that `tidelog produce --input json` reads. It ends at the end there was at its first read, and
@@ -122,7 +136,19 @@ def consume(
 
     A bare number is an offset, and needs --partition where there are several. A --to past the end means the end; a
     --from past it is OFFSET_OUT_OF_RANGE. Times are those of the broker's clock.
+
+    With --group it takes messages of a queue group, which nobody else of the group gets meanwhile. Each is acknowledged
+    when it was written out; what was not goes back, uncounted. With --settle none it is left leased, for `tidelog
+    settle`: a line is the token, a tab and the value; with JSON there is a `lease_token`. It ends when nothing came for
+    a second, or for --timeout. --from says where a new group begins [default: earliest].
     """
+    if group is not None:
+        if end is not None or partition is not None or include_archived:
+            raise WrongUsage("expected no --to, --partition or --include-archived with --group")
+        run = QueueRun(topic, group, start, settle or SettleMode.ACK, visibility_timeout, limit, timeout, follow)
+        consume_queue(run, mode, url, output)
+        return
+    check_no_group(mode, settle, visibility_timeout)
     if follow and end is not None:
         raise WrongUsage("expected --follow or --to, found both")
     first = start or Position("latest" if follow else "earliest")
@@ -189,6 +215,8 @@ def register(app: typer.Typer) -> None:
         "tidelog consume orders --from -1h --to now",
         "tidelog consume orders --partition 2 --from 45678 --limit 10 --output json",
         "tidelog consume orders --follow --timeout 5m",
+        "tidelog consume orders --group billing --mode queue --follow",
+        "tidelog consume orders --group billing --settle none --limit 1",
     )
     app.command("consume", cls=Command, epilog=example(*lines))(consume)
     app.command("tail", cls=Command, epilog=example("tidelog tail orders --output json"))(tail)

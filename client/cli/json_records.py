@@ -37,8 +37,11 @@ Pair = tuple[str, bytes | None]
 
 DEFAULT_PRIORITY = 4
 
-_ABOUT_THE_STORED = frozenset({"id", "origin_id", "topic", "offset", "append_time", "append_time_us"})
-"""Fields that say where a message was; a new message is somewhere else, so they are not read."""
+_ABOUT_THE_STORED = frozenset(
+    {"id", "origin_id", "topic", "offset", "append_time", "append_time_us"}
+    | {"attempt", "previous_error", "lease_token", "lease_expires_at", "groups"}
+)
+"""Fields that say where a message was, and what groups made of it; a new message is another, so they are not read."""
 _READ = frozenset(
     {"key", "key_base64", "value", "value_base64", "headers", "priority", "timestamp", "timestamp_us", "partition"}
     | {"dedup_id", "dedup_id_base64", "retry"}
