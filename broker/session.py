@@ -304,6 +304,8 @@ class Session:
             while not self._output.is_empty:
                 await self._requests.progress()
             self._socket.shutdown(socket.SHUT_WR)
+            if self._socket.family == socket.AF_UNIX:  # what it holds is the peer's already
+                return
             await _discard_input(self._socket)
 
     def _close(self) -> None:

@@ -11,7 +11,7 @@ import os
 import socket
 from typing import TYPE_CHECKING, Protocol
 
-from ..protocol.errors import CannotConnectError
+from ..protocol.errors import CannotConnectError, ClosedError, ForkedError
 from .process import generation
 
 if TYPE_CHECKING:
@@ -61,28 +61,37 @@ def clock_of(name: str) -> VirtualClock | None:
 
 
 def connect(name: str) -> socket.socket:
-    """Return a socket connected to the broker of this name. Raises CannotConnectError that says what to do."""
+    """Return a socket connected to the broker of this name.
+
+    Raises what says what to do: CannotConnectError, ForkedError for the parent's broker in a child, ClosedError once it
+    is closed, which is for good.
+    """
     place, made = _places.get(name, (None, 0))
-    if place is None or made != generation():
-        raise CannotConnectError(_why_not(name), address=f"{SCHEME}://{name}")
-    try:
-        return place.connect()
-    except ConnectionError:
+    if place is not None and made == generation():
+        try:
+            return place.connect()
+        except ConnectionError:
+            raise _closed(name) from None
+    url, (process, _, number) = f"{SCHEME}://{name}", name.partition("-")
+    if place is not None:
+        raise ForkedError(f"{url} is a broker of the parent process; make one in the child, or give it a port: {_PORT}")
+    if not (process.isdigit() and number.isdigit()):
+        known = ", ".join(f"{SCHEME}://{each}" for each in _places) or "none"
         raise CannotConnectError(
-            f"cannot reach {SCHEME}://{name}: the broker is closed; connect inside its `with` block",
-            address=f"{SCHEME}://{name}",
-        ) from None
-
-
-def _why_not(name: str) -> str:
-    process = name.partition("-")[0]
-    if process.isdigit() and int(process) != os.getpid():
-        return (
-            f"cannot reach {SCHEME}://{name}: that broker is inside process {process}, this is process {os.getpid()}; "
-            "give it a port with Broker(listen=True), and other processes its url"
+            f"cannot reach {url}: no broker of this name runs in this process (running: {known}); "
+            "start one with tidelog.Broker(), or tidelog.testing.Broker() in a test, and take its url",
+            address=url,
         )
-    known = ", ".join(f"{SCHEME}://{each}" for each in _places) or "none"
-    return (
-        f"cannot reach {SCHEME}://{name}: no broker of this name runs in this process (running: {known}); "
-        "start one with tidelog.Broker(), or tidelog.testing.Broker() in a test, and take its url"
-    )
+    if int(process) != os.getpid():
+        raise CannotConnectError(
+            f"cannot reach {url}: that broker is inside process {process}, this is process {os.getpid()}; {_PORT}",
+            address=url,
+        )
+    raise _closed(name)
+
+
+def _closed(name: str) -> ClosedError:
+    return ClosedError(f"cannot reach {SCHEME}://{name}: the broker is closed; connect inside its `with` block")
+
+
+_PORT = "with Broker(listen=True) its url is for other processes too"

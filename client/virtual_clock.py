@@ -44,7 +44,8 @@ GRACE_S = 0.05
 INTERNAL = "tidelog-"
 """What the names of the client's own threads and tasks begin with: their waits never raise, nor do they move time."""
 
-_POOLS = ("concurrent/futures/thread.py", "trio/_core/_thread_cache.py", "anyio/_backends/_asyncio.py")
+_WAITS = ("wait", "join", "_wait_for_tstate_lock")
+_POOLS = (("concurrent/futures/thread.py", "_worker"), ("trio/_core/_thread_cache.py", "_work"))
 _SERVERS = ("tidelog-broker", "tidelog-sync")
 
 
@@ -80,15 +81,34 @@ class Engine(Protocol):
 class Wait:
     """One wait in progress."""
 
-    __slots__ = ("began", "began_real", "is_internal", "is_ready", "jumps", "thread", "until", "wake")
+    __slots__ = (
+        "began",
+        "began_real",
+        "is_internal",
+        "is_of_a_task",
+        "is_ready",
+        "jumps",
+        "thread",
+        "until",
+        "wake",
+    )
 
     def __init__(
-        self, until: float, now: float, is_internal: bool, is_ready: Callable[[], bool], wake: Callable[[], None]
+        self,
+        until: float,
+        now: float,
+        is_ready: Callable[[], bool],
+        wake: Callable[[], None],
+        *,
+        is_internal: bool,
+        is_of_a_task: bool,
     ) -> None:
         self.until = until
         self.began = now
         self.began_real = time.monotonic()
         self.is_internal = is_internal
+        self.is_of_a_task = is_of_a_task
+        """Its thread may be at work on other tasks meanwhile, unless it rests here."""
         self.is_ready = is_ready
         """Whether what it waits for is there; asked by other threads."""
         self.wake = wake
@@ -111,6 +131,8 @@ class VirtualClock:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._waits: dict[Wait, None] = {}
+        self._users: set[int] = set()
+        """Threads that ever waited here."""
         self._lock = threading.Lock()
         self._moving = threading.RLock()
         """Held by whoever lets time pass."""
@@ -132,6 +154,7 @@ class VirtualClock:
         """Enter a wait."""
         with self._lock:
             self._waits[wait] = None
+            self._users.add(wait.thread)
 
     def end(self, wait: Wait) -> None:
         """It is over."""
@@ -251,10 +274,12 @@ class VirtualClock:
 
     def _all_wait(self, waits: list[Wait]) -> bool:
         """Whether no thread of the program can do anything before time passes. The caller is one that waits."""
-        resting = {each.thread for each in waits}
+        resting = {each.thread for each in waits if not each.is_of_a_task} | {threading.get_ident()}
         frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
         for thread in threading.enumerate():
             if thread.ident in resting or thread.name.startswith(_SERVERS):
+                continue
+            if thread.daemon and thread.ident not in self._users:  # a watchdog, a progress bar
                 continue
             frame = frames.get(thread.ident or 0)
             if frame is not None and not _waits_for_a_thread(frame):
@@ -265,13 +290,10 @@ class VirtualClock:
 def _waits_for_a_thread(frame: FrameType) -> bool:
     """Whether a thread can only be woken by another: it joins, or waits for a lock or future with no timeout; or it is
     a pool's and has nothing to do."""
-    file = frame.f_code.co_filename
-    if file.endswith("/threading.py"):
-        timeout = frame.f_locals.get("timeout", -1)
-        caller = frame.f_back
-        return timeout in (None, -1) or (caller is not None and caller.f_code.co_filename.endswith("queue.py"))
-    back = frame.f_back
-    return file.endswith(_POOLS) and (back is None or back.f_code.co_filename.endswith(("/threading.py", *_POOLS)))
+    file, name = frame.f_code.co_filename, frame.f_code.co_name
+    if file.endswith("/threading.py") and name in _WAITS:
+        return frame.f_locals.get("timeout") in (None, -1)
+    return any(file.endswith(place) and name == function for place, function in _POOLS)
 
 
 def _why(wait: Wait) -> str:

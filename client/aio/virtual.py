@@ -10,7 +10,6 @@ from functools import partial
 
 import anyio
 import anyio.lowlevel
-import anyio.lowlevel as lowlevel
 
 from ...protocol.errors import WouldBlockForever
 from ..virtual_clock import INTERNAL, LOOK_S, VirtualClock, Wait
@@ -54,7 +53,7 @@ class _Poller(Poller):
             self._scope = scope
             try:
                 if self._is_woken:
-                    await lowlevel.checkpoint()
+                    await anyio.lowlevel.checkpoint()
                     return True
                 return await _wait(self._clock, until, lambda: self.is_ready(write), happens)
             finally:
@@ -86,7 +85,7 @@ async def _wait(
                 await anyio.sleep(LOOK_S)
         end()
 
-    wait = Wait(until, clock.now(), is_internal, is_ready, lambda: call_soon(here, end))
+    wait = Wait(until, clock.now(), is_ready, lambda: call_soon(here, end), is_internal=is_internal, is_of_a_task=True)
     clock.begin(wait)
     try:
         async with anyio.create_task_group() as group:

@@ -25,7 +25,7 @@ def _never(_seconds: float) -> float:
 
 def _wait_of(clock: VirtualClock, until: float) -> Wait:
     is_internal = threading.current_thread().name.startswith(INTERNAL)
-    return Wait(until, clock.now(), is_internal, _nothing, _do_nothing)
+    return Wait(until, clock.now(), _nothing, _do_nothing, is_internal=is_internal, is_of_a_task=False)
 
 
 def _nothing() -> bool:

@@ -1,0 +1,346 @@
+"""A broker on a virtual clock: when time stands still, when it passes, and what is done when it has."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import pytest
+from tests.client.flavours import FLAVOURS, World, read, run
+
+from tidelog import OffsetOutOfRangeError, WouldBlockForever
+from tidelog.testing import Broker
+
+NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def since(broker: Broker) -> timedelta:
+    """How much time has passed on a broker that began at the new year."""
+    return broker.clock.now() - NEW_YEAR
+
+
+def test_it_is_up_in_no_time() -> None:
+    """In under 50 ms, once its modules are loaded: the best of five, as other tests run beside this one."""
+    with Broker():
+        pass
+    best = 1.0
+    for _ in range(5):
+        began = time.perf_counter()
+        with Broker():
+            best = min(best, time.perf_counter() - began)
+    assert best < 0.05
+
+
+def test_time_stands_still_while_somebody_works() -> None:
+    """It begins where it is told to, and neither calls nor pauses of the program move it."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
+        assert broker.clock.now() == NEW_YEAR
+        for value in range(20):
+            client.produce("t", b"%d" % value)
+        time.sleep(0.02)
+        assert broker.clock.now() == NEW_YEAR
+        assert {message.timestamp for message in broker.messages("t")} == {NEW_YEAR}
+        assert {message.append_time for message in broker.messages("t")} == {NEW_YEAR}
+    with Broker() as broker:
+        assert abs(broker.clock.now() - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_a_naive_start_is_refused() -> None:
+    """As every other time without a zone is."""
+    with pytest.raises((ValueError, TypeError), match="start"):
+        Broker(start=datetime(2025, 1, 1))
+
+
+def test_advance_takes_durations() -> None:
+    """By name, as a timedelta, or both; never back."""
+    with Broker(start=NEW_YEAR) as broker:
+        broker.clock.advance(days=1, hours=2, minutes=3, seconds=4, milliseconds=5)
+        assert since(broker) == timedelta(days=1, hours=2, minutes=3, seconds=4, milliseconds=5)
+        broker.clock.advance(HOUR, seconds=0.5)
+        assert since(broker) == timedelta(days=1, hours=3, minutes=3, seconds=4.505)
+        broker.clock.advance()
+        with pytest.raises(ValueError, match="time does not go back"):
+            broker.clock.advance(seconds=-1)
+        assert since(broker) == timedelta(days=1, hours=3, minutes=3, seconds=4.505)
+
+
+def test_what_is_due_is_done_when_advance_returns() -> None:
+    """Retention has removed what is too old, and a reader sees it."""
+    segments = {"retention": "1d", "segment_age": "1h"}
+    with Broker(start=NEW_YEAR, topics={"partitions": 1}, log=segments) as broker, broker.client() as client:
+        client.produce("t", b"old")
+        broker.clock.advance(hours=2)
+        client.produce("t", b"new")
+        broker.clock.advance(days=1, hours=3)
+        client.produce("t", b"newest")
+        broker.clock.advance(minutes=1)
+        assert b"old" not in [message.value for message in broker.messages("t")]
+        with pytest.raises(OffsetOutOfRangeError), client.consumer("t", start=0) as consumer:
+            consumer.receive(timeout=1)
+
+
+def test_a_day_passes_quickly() -> None:
+    """A day of housekeeping takes seconds at most, and the clients are still connected."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
+        client.produce("t", b"x")
+        before = client.stats()["tidelog_connections_total"]
+        began = time.monotonic()
+        broker.clock.advance(days=1)
+        assert time.monotonic() - began < 20
+        assert client.stats()["tidelog_connections_total"] == before
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_timeout_takes_its_time_at_once(flavour: str) -> None:
+    """A wait that only its timeout ends lets exactly that time pass."""
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+            await client.produce("t", b"x")
+            async with client.consumer("t") as consumer:
+                assert [message.value for message in await consumer.receive(timeout=600)] == [b"x"]
+                assert since(broker) == timedelta()
+                assert await consumer.receive(timeout=600) == []
+                assert since(broker) == timedelta(minutes=10)
+                assert [message async for message in consumer.messages(idle_timeout=50)] == []
+                assert since(broker) == timedelta(minutes=10, seconds=50)
+
+    began = time.monotonic()
+    with Broker(start=NEW_YEAR) as broker:
+        run(flavour, body)
+    assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_wait_that_nothing_can_end(flavour: str) -> None:
+    """It raises instead of hanging; the consumer is as good as before, and gets what is sent then."""
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+            await client.topics.create("t", partitions=1)
+            async with client.consumer("t") as consumer:
+                for value in (b"a", b"b"):
+                    with pytest.raises(WouldBlockForever, match="nothing can end this wait"):
+                        await consumer.receive()
+                    await client.produce("t", value)
+                    assert [message.value for message in await consumer.receive()] == [value]
+                with pytest.raises(WouldBlockForever):
+                    await read(consumer)
+
+    with Broker(start=NEW_YEAR) as broker:
+        run(flavour, body)
+    assert WouldBlockForever.code == "WOULD_BLOCK_FOREVER"
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_another_that_works_is_waited_for(flavour: str) -> None:
+    """No wait is given up, and no time passes, while somebody may still send."""
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+            await client.topics.create("t", partitions=1)
+
+            async def read_three() -> list[bytes]:
+                async with client.consumer("t") as consumer:
+                    return [message.value async for message in consumer.messages(limit=3)]
+
+            async def send() -> None:
+                for value in (b"a", b"b", b"c"):
+                    if flavour == "blocking":
+                        time.sleep(0.02)
+                    else:
+                        for _ in range(20):
+                            await anyio.lowlevel.checkpoint()
+                    await client.produce("t", value)
+
+            read_values, _ = await world.at_once(read_three, send)
+            assert read_values == [b"a", b"b", b"c"]
+
+    with Broker(start=NEW_YEAR) as broker:
+        run(flavour, body)
+        assert since(broker) < timedelta(seconds=5)
+
+
+def test_threads_that_all_wait_let_time_pass() -> None:
+    """One joins the other, which waits with a timeout: nobody else can act, so its time passes."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
+        client.topics.create("t", partitions=1)
+        found: list[object] = []
+
+        def work() -> None:
+            with client.consumer("t") as consumer:
+                found.append(consumer.receive(timeout=3600))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join(None)
+        assert (found, since(broker)) == ([[]], HOUR)
+
+
+def test_a_wait_beside_a_busy_thread_takes_its_real_time_at_most() -> None:
+    """The main thread sleeps for real, and might do anything then: a timeout of 0.2 s ends after as long."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
+        client.topics.create("t", partitions=1)
+        ended = threading.Event()
+
+        def work() -> None:
+            with client.consumer("t") as consumer:
+                assert consumer.receive(timeout=0.2) == []
+            ended.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert ended.wait(30)
+        thread.join()
+        assert since(broker) == timedelta(seconds=0.2)
+
+
+def test_a_watchdog_holds_nothing_up() -> None:
+    """A daemon thread that never touched the broker is not waited for."""
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.001):
+            pass
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        with Broker(start=NEW_YEAR) as broker, broker.client() as client:
+            client.topics.create("t", partitions=1)
+            with client.consumer("t") as consumer:
+                assert consumer.receive(timeout=3600) == []
+                with pytest.raises(WouldBlockForever):
+                    consumer.receive()
+    finally:
+        stop.set()
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_advance_ends_the_waits_of_others(flavour: str) -> None:
+    """A reader whose timeout lies in the time that passes gets its answer."""
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+            await client.topics.create("t", partitions=1)
+            began = threading.Event()
+
+            async def wait() -> list[object]:
+                async with client.consumer("t") as consumer:
+                    await consumer.receive(timeout=0)
+                    began.set()
+                    return await consumer.receive(timeout=5_000)
+
+            async def pass_time() -> None:
+                await world.eventually(began.is_set)
+                if flavour == "blocking":
+                    broker.clock.advance(HOUR, hours=1)
+                else:
+                    await broker.clock.async_advance(HOUR, hours=1)
+
+            assert (await world.at_once(wait, pass_time))[0] == []
+            assert since(broker) >= 2 * HOUR
+
+    with Broker(start=NEW_YEAR) as broker:
+        run(flavour, body)
+
+
+def test_a_producer_lingers_by_the_clock() -> None:
+    """What was sent is stored once the linger is over, and not before."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as client, client.producer(linger=1) as producer:
+        producer.send("t", b"x")
+        broker.clock.advance(seconds=0.9)
+        assert broker.messages("t") == []
+        broker.clock.advance(seconds=0.1)
+        assert [message.value for message in broker.messages("t")] == [b"x"]
+
+
+def test_times_of_reads_are_of_the_clock() -> None:
+    """`start=-1h` means an hour ago on the broker's clock."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
+        client.produce("t", b"early")
+        broker.clock.advance(hours=2)
+        client.produce("t", b"late")
+        assert [message.value for message in client.replay("t", start=-HOUR).messages()] == [b"late"]
+
+
+def test_async_with() -> None:
+    """In an event loop nothing blocks it: starting, advancing, closing."""
+
+    async def body() -> None:
+        async with Broker(start=NEW_YEAR) as broker, broker.async_client() as client:
+            await client.produce("t", b"x")
+            ticks = 0
+
+            async def tick() -> None:
+                nonlocal ticks
+                while True:
+                    await anyio.sleep(0.001)
+                    ticks += 1
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(tick)
+                await broker.clock.async_advance(days=2)
+                group.cancel_scope.cancel()
+            assert (ticks > 0, since(broker)) == (True, timedelta(days=2))
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(body, backend=backend)
+
+
+def test_a_port_for_subprocesses() -> None:
+    """They go by the machine's clock, the broker by its own."""
+    script = "import sys, tidelog; print(tidelog.Client(sys.argv[1]).produce('t', b'x', partition=0).timestamp)"
+    with Broker(start=NEW_YEAR, listen=True) as broker:
+        command = [sys.executable, "-c", script, broker.url]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (found.stdout, found.stderr) == ("2025-01-01 00:00:00+00:00\n", "")
+        assert [message.append_time for message in broker.messages("t")] == [NEW_YEAR]
+
+
+def test_what_there_is_to_look_at() -> None:
+    """Messages in the order they came over all partitions; nothing waits for its time yet; dead letters are refused."""
+    from tidelog import UnsupportedError
+
+    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
+        for value in range(5):
+            client.produce("t", b"%d" % value, partition=value % 3)
+            broker.clock.advance(seconds=1)
+        assert [message.value for message in broker.messages("t")] == [b"0", b"1", b"2", b"3", b"4"]
+        assert broker.messages("unknown") == []
+        assert broker.pending("t") == []
+        with pytest.raises(UnsupportedError, match="dead letters are not there yet"):
+            broker.dead_letters("t")
+
+
+def test_the_environment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test is the same wherever it runs."""
+    monkeypatch.setenv("TIDELOG_TOPICS__PARTITIONS", "3")
+    with Broker() as broker, broker.client() as client:
+        client.produce("t", b"x")
+        assert len(client.topics.describe("t").partitions) == 6
+
+
+def test_a_closed_one_lets_nobody_hang() -> None:
+    """A wait that is under way when the broker is closed ends with why."""
+    caught: list[BaseException] = []
+    with Broker(start=NEW_YEAR) as broker:
+        client = broker.client()
+        client.topics.create("t", partitions=1)
+
+        def work() -> None:
+            try:
+                client.consumer("t").receive()
+            except Exception as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        broker.clock.advance()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert [type(error).__name__ for error in caught] == ["ClosedError"]
