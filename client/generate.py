@@ -3,8 +3,8 @@
     python client/generate.py            write what is out of date
     python client/generate.py --check    say what is out of date, with exit code 1
 
-`runtime.py` and `virtual.py` are not generated: they are where the two differ. The result is formatted by ruff,
-committed, and held by a test to be what this script makes of `aio/`.
+`crew.py`, `runtime.py` and `virtual.py` are not generated: they are where the two differ. The result is formatted by
+ruff, committed, and held by a test to be what this script makes of `aio/`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE / "aio"
 TARGET = HERE / "blocking"
-BY_HAND = frozenset({"__init__.py", "runtime.py", "virtual.py"})
+BY_HAND = frozenset({"__init__.py", "crew.py", "runtime.py", "virtual.py"})
 
 NAMES = {
     "AsyncArchive": "Archive",
@@ -28,6 +28,12 @@ NAMES = {
     "AsyncGroups": "Groups",
     "AsyncProducer": "Producer",
     "AsyncProducing": "Producing",
+    "AsyncLeased": "Leased",
+    "AsyncQueue": "Queue",
+    "AsyncQueueBatch": "QueueBatch",
+    "AsyncQueueMessage": "QueueMessage",
+    "AsyncQueueing": "Queueing",
+    "AsyncTypedQueueMessage": "TypedQueueMessage",
     "AsyncReads": "Reads",
     "AsyncReplay": "Replay",
     "AsyncTopics": "Topics",

@@ -24,6 +24,7 @@ from .groups import AsyncGroups
 from .outcome import find_outcome
 from .pinging import ping
 from .producing import AsyncProducing
+from .queueing import AsyncQueueing
 from .reads import AsyncReads
 from .sessions import Sessions
 from .states import find_states
@@ -39,7 +40,7 @@ T = TypeVar("T")
 URL_VARIABLE = "TIDELOG_URL"
 
 
-class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage]):
+class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage], AsyncQueueing[AnyMessage]):
     """A broker as seen from a program; any number of tasks may call it. Making one does no I/O.
 
     `url` is `tidelog://host:9440,host2/namespace` or `host:port`; left out, the environment's TIDELOG_URL, else

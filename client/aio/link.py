@@ -91,6 +91,11 @@ class Link:
         return self._last_address
 
     @property
+    def lock(self) -> runtime.Lock:
+        """The lock of every connection it makes."""
+        return self._lock
+
+    @property
     def has_connected(self) -> bool:
         """Whether a broker ever answered over this link."""
         return self._has_connected

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import secrets
 import select
 import socket
 import time
@@ -42,6 +43,11 @@ def wall_us() -> int:
 
 chance = random.random
 """A number from 0 to 1."""
+
+
+def draw() -> int:
+    """Return a number that nobody else has: 1 and more, below 2 to the 62th."""
+    return 1 + secrets.randbelow((1 << 62) - 1)
 
 
 class Home(NamedTuple):
@@ -79,6 +85,37 @@ def check_home(made: Home, what: str) -> None:
         raise ForkedError(f"this {what} was opened before a fork; make a new one in the child")
     if made.token != current_token():
         raise WrongLoopError(f"this {what} is used in another event loop than the one it was opened in")
+
+
+def is_here(made: Home) -> bool:
+    """Whether the caller runs there; a thread that has no event loop does not."""
+    try:
+        return made == home()
+    except RuntimeError:
+        return False
+
+
+class _SettledAwaitable:
+    """What settling returns: it is done already, and may be awaited."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Iterator[None]:
+        return iter(())
+
+    def __repr__(self) -> str:
+        return "<settled>"
+
+
+Settled = Awaitable[None]
+"""What the calls return that settle a message."""
+
+SETTLED: Settled = cast("Settled", _SettledAwaitable())
+
+
+def cancellations() -> tuple[type[BaseException], ...]:
+    """Return what is raised in a task that is cancelled."""
+    return (anyio.get_cancelled_exc_class(),)
 
 
 class Lock(nullcontext[None]):

@@ -25,6 +25,7 @@ from .groups import Groups
 from .outcome import find_outcome
 from .pinging import ping
 from .producing import Producing
+from .queueing import Queueing
 from .reads import Reads
 from .sessions import Sessions
 from .states import find_states
@@ -40,7 +41,7 @@ T = TypeVar("T")
 URL_VARIABLE = "TIDELOG_URL"
 
 
-class Client(Producing[AnyMessage], Reads[AnyMessage]):
+class Client(Producing[AnyMessage], Reads[AnyMessage], Queueing[AnyMessage]):
     """A broker as seen from a program; any number of threads may call it. Making one does no I/O.
 
     `url` is `tidelog://host:9440,host2/namespace` or `host:port`; left out, the environment's TIDELOG_URL, else

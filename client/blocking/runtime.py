@@ -9,6 +9,7 @@ import _thread
 import math
 import os
 import random
+import secrets
 import select
 import socket
 import threading
@@ -16,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from ...protocol.errors import ForkedError
 from ..core.url import MemoryServer, Server
@@ -51,6 +52,11 @@ chance = random.random
 """A number from 0 to 1."""
 
 
+def draw() -> int:
+    """Return a number that nobody else has: 1 and more, below 2 to the 62th."""
+    return 1 + secrets.randbelow((1 << 62) - 1)
+
+
 def home() -> Home:
     """Return the process that the caller runs in."""
     return generation()
@@ -80,6 +86,22 @@ def check_home(made: Home, what: str) -> None:
     """Raise ForkedError unless the caller runs in the process where `what` was first used."""
     if made != generation():
         raise ForkedError(f"this {what} was opened before a fork; make a new one in the child")
+
+
+def is_here(made: Home) -> bool:
+    """Whether the caller runs in that process."""
+    return made == generation()
+
+
+Settled: TypeAlias = None
+"""What the calls return that settle a message."""
+
+SETTLED = None
+
+
+def cancellations() -> tuple[type[BaseException], ...]:
+    """Threads are not cancelled."""
+    return ()
 
 
 class Bell:

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from ..delivery import DeliveryReport
 from ..headers import HeadersInput
-from ..retry import Retry
+from ..queue_statistics import LostLease
+from ..retry import Backoff, Retry
 from .bounds import Bound
 from .data import Data
 from .given import Arrow
@@ -112,4 +113,19 @@ class ReplayOptions(TypedDict, total=False):
     ordered: OrderWord | None
     missing: HoleWord
     include_archived: bool
+    timeout: Timeout
+
+
+class QueueOptions(TypedDict, total=False):
+    """Of `queue`."""
+
+    start: Bound
+    visibility_timeout: Duration | None
+    max_attempts: int | None
+    backoff: Backoff | None
+    max_in_flight: int | None
+    auto_extend: bool
+    max_lease: Duration
+    on_lease_lost: Callable[[LostLease], object] | None
+    wait_for_topic: bool
     timeout: Timeout

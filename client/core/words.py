@@ -18,3 +18,6 @@ OrderWord = Literal["time"]
 
 HoleWord = Literal["raise", "skip"]
 """What to do about records that are damaged or gone."""
+
+SettleWord = Literal["ack", "nack", "reject", "extend"]
+"""What to do with a leased message by its token."""

@@ -1,0 +1,175 @@
+"""Look after what a queue holds while the user's code is silent: renew leases, tell what was handed out, settle.
+
+A task of the event loop, or a small thread. While the user's code asks for messages it does all of this by itself; the
+background only renews then, and mostly sleeps. It does not refer to the queue: one that was dropped without `close`
+ends it, and its leases end by themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import weakref
+from functools import partial
+
+from ...protocol.errors import ClosedError, ConnectionLostError, TidelogError
+from ..core.deadline import NEVER
+from ..core.renewal_plan import RenewalPlan
+from ..core.waiter import Waiter
+from . import runtime
+from .acquirer import Acquirer
+from .queue_desk import QueueDesk
+
+BUSY_S = 0.01
+"""So long after the user's code asked for messages it is taken to be at it still, and to send and read by itself: a
+background that waited for the socket meanwhile would ask for the interpreter lock at every answer."""
+
+IDLE_S = 1.0
+"""So long after that, what was asked for ahead is withdrawn: a message that comes now is better given to others."""
+
+MAX_ROUND_S = 1.0
+"""One round of waiting for answers: what it missed, by a signal in the wrong instant, it notices then."""
+
+log = logging.getLogger("tidelog")
+
+
+class QueueBackground:
+    """The background of one queue, made again when it was cancelled."""
+
+    def __init__(self, desk: QueueDesk, acquirer: Acquirer, plan: RenewalPlan) -> None:
+        self.desk = desk
+        self.is_ended = False
+        self._acquirer = acquirer
+        self._plan = plan
+        self._time = desk.time
+        self._is_running = False
+        self._bell = desk.time.Bell()
+        self._mark: Waiter | None = None
+        """While it waits for answers."""
+        self._wakes_at = 0.0
+        """When it looks again by itself."""
+        desk.on_work = self.wake
+
+    def __repr__(self) -> str:
+        return f"<QueueBackground of {self.desk!r}, {'running' if self._is_running else 'not running'}>"
+
+    def start(self) -> None:
+        """Run, if it does not."""
+        if not self._is_running and not self.is_ended:
+            self._is_running = True
+            try:
+                runtime.background("tidelog-queue", partial(_tend, weakref.ref(self)))
+            except BaseException:
+                self._is_running = False
+                raise
+
+    def watch(self) -> None:
+        """The user's code has messages now: look after them when it is silent."""
+        if self._wakes_at > self.desk.seen_at + BUSY_S:
+            self.wake()
+
+    def step_aside(self) -> None:
+        """The user's code is about to wait for answers itself."""
+        mark, connection = self._mark, self.desk.link.current
+        if mark is not None and connection is not None:
+            mark.stir()
+            connection.wake()
+
+    def wake(self) -> None:
+        """Have it look what there is to do."""
+        self._wakes_at = 0.0
+        self._bell.set()
+        self.step_aside()
+
+    def end(self) -> None:
+        """The queue is closed, or gone."""
+        self.is_ended = True
+        self.wake()
+
+    async def tend(self) -> float:
+        """Do what is due; return when to look again."""
+        desk, now = self.desk, self._time.now()
+        self._renew(now)
+        next_due = self._plan.next_due(desk.book)
+        if self._acquirer.is_pulling:
+            return next_due
+        busy_until = desk.seen_at + BUSY_S
+        if now < busy_until:
+            return min(busy_until, next_due)
+        if desk.book.reports:
+            await desk.tell()
+        if not self._has_work():
+            return next_due
+        connection = await desk.connect(NEVER)
+        desk.report()
+        idle_at = desk.seen_at + IDLE_S
+        if now >= idle_at:
+            self._acquirer.withdraw()
+            idle_at = math.inf
+        if not (desk.book.settles.flights or self._acquirer.is_asking):
+            return min(next_due, desk.retry_at)
+        mark = self._mark = Waiter()
+        if self._acquirer.is_pulling or self.is_ended:
+            mark.stir()
+        try:
+            until = min(next_due, desk.retry_at, idle_at, self._time.now() + self._time.at_most(MAX_ROUND_S))
+            await connection.wait(mark, until)
+        except ConnectionLostError:
+            pass
+        finally:
+            self._mark = None
+        return self._time.now()
+
+    def lie_down(self, until: float) -> runtime.Bell:
+        """Return what wakes it before `until`."""
+        bell = self._bell = self._time.Bell()
+        self._wakes_at = until
+        if self.is_ended or self._plan.next_due(self.desk.book) < until:
+            bell.set()
+        return bell
+
+    def _has_work(self) -> bool:
+        book = self.desk.book
+        return bool(book.leases or book.dirty or book.settles.flights or book.settles.has_pending) or (
+            self._acquirer.is_asking
+        )
+
+    def _renew(self, now: float) -> None:
+        desk = self.desk
+        with desk.lock:
+            due = self._plan.due(desk.book, now)
+            desk.book.renew(due)
+        if due:
+            desk.report()
+
+    def ended(self) -> None:
+        """It returned, was cancelled, or its event loop ended."""
+        self._is_running = False
+
+
+async def _tend(watched: weakref.ref[QueueBackground]) -> None:
+    try:
+        while (background := watched()) is not None and not background.is_ended:
+            until = await _round(background)
+            bell = background.lie_down(until)
+            del background
+            await bell.wait(until)
+    except ClosedError:
+        pass
+    finally:
+        last = watched()
+        if last is not None:
+            last.ended()
+
+
+async def _round(background: QueueBackground) -> float:
+    """Do what is due; a broker that cannot be reached, or a bug, does not end the looking after."""
+    try:
+        return await background.tend()
+    except ClosedError:
+        raise
+    except TidelogError as error:
+        log.warning("looking after a queue: %s", error)
+    except Exception:
+        log.exception("looking after a queue failed")
+    return background.desk.time.now() + MAX_ROUND_S

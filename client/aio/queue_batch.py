@@ -1,0 +1,136 @@
+"""A stored batch, or the leased part of one, as a queue hands it out: columns, and one call that settles all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import repeat
+from typing import TYPE_CHECKING, Generic, cast, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol.batch import RecordBatch
+from ...protocol.messages import Settling
+from ..core.held_lease import HeldLease
+from ..core.leaving import rejected, released
+from ..core.settles import How
+from ..core.times import DEFAULT, Duration, Timeout, seconds
+from ..message import UNDECODED
+from ..message_batch import MessageBatch
+from . import runtime
+from .queue_message import POLICY_DELAY, AnyQueueMessage, AsyncQueueMessage, AsyncTypedQueueMessage
+
+if TYPE_CHECKING:
+    from ..codec import Decoder
+    from .queue_desk import QueueDesk
+
+ACCEPTED = How(Settling.ACCEPT)
+
+
+class AsyncQueueBatch(MessageBatch[AnyQueueMessage], Generic[AnyQueueMessage]):  # pyright: ignore[reportInvalidTypeArguments]
+    """Leased messages of one partition and one priority, in offset order: a MessageBatch that can be settled as one.
+
+    Its messages can be settled by themselves as well; what is settled already stays as it is.
+    """
+
+    __slots__ = ("_lease",)
+
+    def __init__(
+        self,
+        lease: HeldLease,
+        records: RecordBatch,
+        start: int = 0,
+        stop: int | None = None,
+        rows: npt.NDArray[np.int64] | None = None,
+        decoder: Decoder[object] | None = None,
+    ) -> None:
+        """Hold records `start` to `stop`, or those whose numbers are `rows`, which a lease has."""
+        super().__init__(lease.topic.shown, lease.topic.count, lease.partition, records, start, stop, rows, decoder)
+        self._lease = lease
+
+    @overload
+    def __getitem__(self, index: int) -> AnyQueueMessage: ...
+    @overload
+    def __getitem__(self, index: slice) -> AsyncQueueBatch[AnyQueueMessage]: ...
+    def __getitem__(self, index: int | slice) -> AnyQueueMessage | AsyncQueueBatch[AnyQueueMessage]:
+        return self._slice(index) if isinstance(index, slice) else super().__getitem__(index)
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("<MessageBatch", f"<{type(self).__name__}", 1)
+
+    def __reduce__(self) -> str | tuple[object, ...]:
+        raise TypeError("a batch of a queue is held by a lease and cannot be pickled; its messages can")
+
+    def ack(self, *, wait: bool = False, timeout: Timeout = DEFAULT) -> runtime.Settled:
+        """Acknowledge every message of it."""
+        return self._settle(ACCEPTED, wait, timeout)
+
+    def nack(
+        self, error: object = None, *, delay: Duration | None = None, wait: bool = False, timeout: Timeout = DEFAULT
+    ) -> runtime.Settled:
+        """Give every message of it back after an attempt that failed: see the message's `nack`."""
+        delay_us = POLICY_DELAY if delay is None else round(seconds("delay", delay) * 1_000_000)
+        return self._settle(released(error, delay_us), wait, timeout)
+
+    def reject(self, error: object = None, *, wait: bool = False, timeout: Timeout = DEFAULT) -> runtime.Settled:
+        """Give every message of it up."""
+        return self._settle(rejected(error), wait, timeout)
+
+    def extend(
+        self, duration: Duration | None = None, *, wait: bool = False, timeout: Timeout = DEFAULT
+    ) -> runtime.Settled:
+        """Keep the lease for `duration` seconds from now: see the message's `extend`."""
+        duration_us = 0 if duration is None else round(seconds("duration", duration) * 1_000_000)
+        return self._settle(How(Settling.RENEW, duration_us=duration_us), wait, timeout)
+
+    @property
+    def lease(self) -> HeldLease:
+        """The lease that holds it."""
+        return self._lease
+
+    def messages(self) -> list[AnyQueueMessage]:
+        """Return the messages as objects, their bytes copied: what is kept of them does not hold the buffer."""
+        count, times = len(self), self._records.own_timestamps_us
+        columns: list[Iterable[object]] = [
+            repeat(self.topic, count),
+            repeat(self.partition),
+            self._offsets(),
+            repeat(None) if self._records.keys is None else self.keys,
+            self.values,
+            repeat(self._records.header.min_timestamp_us) if times is None else self.timestamps_us.tolist(),
+            repeat(self.append_time_us),
+            repeat(self.priority),
+            self.headers,
+            repeat(self.topic_count),
+            repeat(self._lease),
+        ]
+        if self._decoder is None:
+            return cast("list[AnyQueueMessage]", [*map(AsyncQueueMessage, *columns)])
+        columns.insert(7, repeat(self._decoder))
+        columns.insert(11, repeat(UNDECODED))
+        return cast("list[AnyQueueMessage]", [*map(AsyncTypedQueueMessage, *columns)])
+
+    def place(self) -> tuple[int, int]:
+        """Return where in the lease's `offsets` its messages are."""
+        first = int(self.offsets[0])
+        start = int(np.searchsorted(np.asarray(self._lease.offsets), first))
+        return start, start + len(self)
+
+    def _offsets(self) -> list[int]:
+        """Return the lease's own number objects, so that it recognises them at a glance."""
+        start, end = self.place()
+        return self._lease.offsets[start:end]
+
+    def _settle(self, how: How, wait: bool, timeout: Timeout) -> runtime.Settled:
+        desk = cast("QueueDesk", self._lease.desk)
+        return desk.settle_all(self._lease, self.offsets.tolist(), how, wait, timeout)
+
+    def _slice(self, index: slice) -> AsyncQueueBatch[AnyQueueMessage]:
+        found = super()._slice(index)
+        assert isinstance(found, AsyncQueueBatch)
+        return found
+
+    def _like(
+        self, start: int = 0, stop: int = 0, rows: npt.NDArray[np.int64] | None = None
+    ) -> AsyncQueueBatch[AnyQueueMessage]:
+        return AsyncQueueBatch(self._lease, self._records, start, stop, rows, self._decoder)

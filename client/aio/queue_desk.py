@@ -1,0 +1,316 @@
+"""Where what is done to leased messages is taken, sent and answered; over the connection of one queue.
+
+Nothing here waits but `settled` and `flush`. Whoever reads from the connection takes answers in, and sends what
+gathered meanwhile (`answered`); so a loop that acknowledges every message sends two requests for a thousand, and one
+that is acknowledged alone goes out at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from functools import partial
+
+from ...protocol.connection import Reply
+from ...protocol.errors import (
+    BrokerClosingError,
+    ClosedError,
+    ConnectionLostError,
+    ForkedError,
+    LeaseLostError,
+    TidelogError,
+)
+from ...protocol.messages import SettleReply
+from ..core.backoff import Backoff
+from ..core.deadline import Deadline
+from ..core.held_lease import HeldLease
+from ..core.lease_book import LeaseBook
+from ..core.queue_hand import QueueHand
+from ..core.settles import Entry, Flight, How, Settles, lost_error
+from ..core.times import Timeout, timeout_seconds
+from ..core.waiter import Waiter
+from ..queue_statistics import LostLease
+from . import runtime
+from .connection import Connection, copy_of
+from .link import Link
+
+MAX_REPORTED = 1_000
+"""Leases that are remembered as lost, so that the log says it once of each."""
+
+log = logging.getLogger("tidelog")
+
+
+class QueueDesk:
+    """The settling side of a queue. Messages refer to it, through their lease, and so it refers to no message, but for
+    the hand, which the queue takes away from it at its end."""
+
+    def __init__(
+        self,
+        link: Link,
+        member: int,
+        timeout: float | None,
+        on_lease_lost: Callable[[LostLease], object] | None,
+    ) -> None:
+        self.link = link
+        self.lock = link.lock
+        self.home = runtime.home()
+        self.time = link.time
+        self.book = LeaseBook(Settles(member))
+        self.dirty = self.book.dirty
+        self.is_attentive = True
+        self.hand: QueueHand[object] | None = None
+        self.seen_at = 0.0
+        """When the user's code last asked for messages, or said something that was sent."""
+        self.retry_at = math.inf
+        """When to send again what the broker could not take."""
+        self.on_progress: Callable[[], None] = _nothing
+        """Called when messages were settled, so that there is room for others. Takes no lock, does not wait."""
+        self.on_work: Callable[[], None] = _nothing
+        """Called when something is to be done that a caller cannot do without waiting."""
+        self.closed: TidelogError | None = None
+        self.must_tell_held = False
+        """Whether the broker is to be told which leases there are: the connection is a new one."""
+        self._connection: Connection | None = None
+        self._timeout = timeout
+        self._on_lease_lost = on_lease_lost
+        self._waiters: dict[Waiter, int] = {}
+        self._backoff = Backoff()
+        self._lost_before = 0
+        self._reported: set[object] = set()
+        """Leases that the log said to be lost."""
+
+    def __repr__(self) -> str:
+        return f"<QueueDesk with {self.book!r}>"
+
+    # -- what the user says ----------------------------------------------------------------------------------------
+
+    def attend(self) -> None:
+        """Something was acknowledged, and nothing is on its way that it could share. From any thread."""
+        if runtime.is_forked(self.home):
+            raise ForkedError("this message was leased before a fork; settle it in the parent, or by its lease_token")
+        if runtime.is_here(self.home):
+            self.seen_at = self.time.now()
+            self.pump()
+        else:
+            runtime.call_soon(self.home, self.pump)
+
+    def settle(self, lease: HeldLease, offset: int, how: How, wait: bool, timeout: Timeout) -> runtime.Settled:
+        """Take what the user said of one message."""
+        return self.settle_all(lease, [offset], how, wait, timeout)
+
+    def settle_all(
+        self, lease: HeldLease, offsets: list[int], how: How, wait: bool, timeout: Timeout
+    ) -> runtime.Settled:
+        """Take what the user said of messages of one lease."""
+        if runtime.is_forked(self.home):
+            raise ForkedError("this message was leased before a fork; settle it in the parent, or by its lease_token")
+        if wait:
+            runtime.check_home(self.home, "queue")
+            timeout_seconds(timeout, self._timeout)
+        with self.lock:
+            self.look()
+            entry, conflicts = self.book.settle(lease, offsets, how)
+            serial = self.book.settles.last_serial
+        self.attend()
+        if not wait:
+            return runtime.SETTLED
+        return self._settled(lease, entry, conflicts, serial, timeout)
+
+    async def _settled(
+        self, lease: HeldLease, entry: Entry | None, conflicts: int, serial: int, timeout: Timeout
+    ) -> None:
+        """Return when an entry is durable; without one, when what was said of the messages before is."""
+        deadline = Deadline.after(timeout_seconds(timeout, self._timeout), self.time.now())
+        await self.wait_for(serial if entry is None else entry.serial, deadline)
+        await self.tell()
+        if conflicts or (entry is None and lease.is_lost):
+            raise lost_error(lease)
+        if entry is not None and entry.error is not None:
+            raise copy_of(entry.error)
+
+    async def flush(self, deadline: Deadline) -> None:
+        """Return when everything settled so far is durable. Raises LeaseLostError for what was lost since the last
+        flush, TimedOutError."""
+        with self.lock:
+            self.look()
+            self.book.gather()
+            serial = self.book.settles.last_serial
+        self.pump()
+        await self.wait_for(serial, deadline)
+        await self.tell()
+        lost, self._lost_before = self.book.counts["lost"] - self._lost_before, self.book.counts["lost"]
+        if lost:
+            raise LeaseLostError(
+                f"expected leases on all that was settled, found {lost} messages whose lease had ended, or that were"
+                " settled otherwise: nothing was changed there",
+                lost=lost,
+            )
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    async def connect(self, deadline: Deadline) -> Connection:
+        """Return a connection over which everything without an answer has been sent. Raises what the link raises."""
+        connection = await self.link.connection(deadline)
+        with self.lock:
+            if connection is not self._connection:
+                self.must_tell_held = self._connection is not None
+                self._connection = connection
+                self.book.settles.lost_connection()
+                self._send(connection)
+        return connection
+
+    def pump(self) -> None:
+        """Send what there is to say. Waits for nothing; of this process and loop only."""
+        with self.lock:
+            self.look()
+            self.book.gather()
+            connection = self._connection
+            is_up = connection is not None and connection.error is None
+            if is_up and connection is not None and self.closed is None:
+                self._send(connection)
+        if not is_up:
+            self.on_work()
+        self.on_progress()
+
+    def report(self) -> None:
+        """Tell the broker what was handed out, also where there is nothing else to say."""
+        with self.lock:
+            self.look()
+            self.book.gather()
+            connection = self._connection
+            if connection is not None and connection.error is None and self.closed is None:
+                self._send(connection, reports=True)
+
+    def look(self) -> None:
+        """Find out how far the list in hand is."""
+        hand = self.hand
+        if hand is not None:
+            hand.lease.handed = max(hand.lease.handed, hand.position())
+
+    def _send(self, connection: Connection, *, reports: bool = False) -> None:
+        settles = self.book.settles
+        if self.time.now() >= self.retry_at:
+            self.retry_at = math.inf
+        if self.retry_at == math.inf:
+            try:
+                for flight in settles.to_send():
+                    self._fly(connection, flight)
+                while settles.has_pending or reports:
+                    hand_overs, reports = self.book.hand_overs(), False
+                    fresh = settles.next_request(hand_overs, self.time.now())
+                    if fresh is None:
+                        break
+                    self._fly(connection, fresh)
+            except ConnectionLostError:
+                self.on_work()
+        self.is_attentive = not settles.flights or self.closed is not None
+
+    def _fly(self, connection: Connection, flight: Flight) -> None:
+        connection.send(flight.message, on_reply=partial(self._answered, connection, flight))
+        flight.is_sent = True
+
+    def _answered(self, connection: Connection, flight: Flight, reply: Reply) -> None:
+        """Take an answer in; whoever reads calls this, under the lock."""
+        settles, error = self.book.settles, reply.error
+        if error is not None and error.retriable:
+            flight.is_sent = False
+            if isinstance(error, BrokerClosingError):
+                connection.fail(ConnectionLostError(f"lost {connection.address} (the broker is shutting down)"))
+                return
+            self.retry_at = self.time.now() + self._backoff.pause(runtime.chance())
+            self.on_work()
+            return
+        if isinstance(reply.message, SettleReply) and error is None:
+            entries = settles.answered(flight, reply.message, self.time.now())
+            if settles.has_pending and not entries and flight.entries:  # it could do nothing of it
+                self.retry_at = self.time.now() + self._backoff.pause(runtime.chance())
+            else:
+                self._backoff.reset()
+        else:
+            entries = settles.refused(flight, error or LeaseLostError("expected an answer to a settle, found another"))
+        self.book.confirmed(entries, self.time.wall_us(), self.time.now())
+        if self.book.reports:
+            self.on_work()
+        self.look()
+        self.book.gather()
+        self._send(connection)
+        self._ring()
+        self.on_progress()
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    async def wait_for(self, serial: int, deadline: Deadline) -> None:
+        """Return when every entry up to this one is answered. Raises TimedOutError, ClosedError."""
+        waiter = Waiter()
+        with self.lock:
+            self._waiters[waiter] = serial
+            self._ring()
+        try:
+            while not waiter.done:
+                if self.closed is not None:
+                    raise copy_of(self.closed)
+                connection = await self.connect(deadline)
+                self.pump()
+                until = min(deadline.at, self.retry_at)
+                try:
+                    await connection.wait(waiter, until)
+                except ConnectionLostError:
+                    continue
+                if not waiter.done and self.time.now() >= deadline.at:
+                    raise deadline.timed_out(f"what was settled is not confirmed by {self.link.address}")
+                self.seen_at = self.time.now()
+        finally:
+            self._waiters.pop(waiter, None)
+
+    def _ring(self) -> None:
+        done = [each for each, serial in self._waiters.items() if self.book.settles.is_answered_up_to(serial)]
+        for waiter in done:
+            waiter.done = True
+        if done and self._connection is not None:
+            self._connection.ring_later(done)
+
+    async def tell(self) -> None:
+        """Tell the user of leases that were lost; outside of every lock."""
+        while self.book.reports:
+            report = self.book.reports.pop(0)
+            lease = report.error.details.get("lease")
+            if lease not in self._reported:
+                self._reported = {*[*self._reported][-MAX_REPORTED:], lease}
+                log.warning("%s", report.error)
+            if self._on_lease_lost is not None:
+                try:
+                    await runtime.notify(self._on_lease_lost, report)
+                except Exception:
+                    log.exception("on_lease_lost failed")
+
+    # -- ending ----------------------------------------------------------------------------------------------------
+
+    def give_back_all(self, handed: How) -> None:
+        """Give back what is not settled: what was handed out in one way, the rest uncounted."""
+        with self.lock:
+            self.look()
+            self.book.gather()
+            for lease in self.book:
+                self.book.give_back(lease, handed)
+        self.pump()
+
+    def close(self, error: ClosedError) -> None:
+        """Send nothing any more; what is not answered is lost."""
+        self.closed = error
+        self.is_attentive = True
+        self.link.close(error)
+        with self.lock:
+            self.book.settles.give_up(error)
+            self._ring()
+
+    def inherited(self) -> None:
+        """This is a child after a fork: the leases are the parent's."""
+        self.lock = runtime.Lock()
+        self.is_attentive = True
+        if self._connection is not None:
+            self._connection.abandon()
+
+
+def _nothing() -> None:
+    pass

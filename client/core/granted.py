@@ -1,0 +1,109 @@
+"""Leases that came and were not handed out yet: their batches, decoded when their turn comes."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...protocol.batch import RecordBatch, decode_batch, iterate_headers, verify
+from .held_lease import HeldLease
+
+
+class Leased(NamedTuple):
+    """The leased records of one stored batch: `start` to `stop`, or those of `rows`."""
+
+    lease: HeldLease
+    records: RecordBatch
+    start: int
+    stop: int
+    rows: npt.NDArray[np.int64] | None = None
+
+
+class Granted:
+    """The leases that wait for their turn, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.max_payload_bytes = 0
+        self._received: deque[tuple[HeldLease, memoryview]] = deque()
+        self._ready: deque[Leased] = deque()
+
+    def __len__(self) -> int:
+        return len(self._received) + len(self._ready)
+
+    def __repr__(self) -> str:
+        return f"<Granted with {len(self._received)} leases not looked at, {len(self._ready)} batches ready>"
+
+    def add(self, lease: HeldLease, bulk: memoryview) -> None:
+        """Keep the batches of a lease."""
+        self._received.append((lease, bulk))
+
+    def next_lease(self) -> HeldLease | None:
+        """Return whose turn it is."""
+        if self._ready:
+            return self._ready[0].lease
+        return self._received[0][0] if self._received else None
+
+    def skip(self) -> None:
+        """Drop the lease whose turn it is: it has ended."""
+        lease = self.next_lease()
+        while self._ready and self._ready[0].lease is lease:
+            self._ready.popleft()
+        if self._received and self._received[0][0] is lease:
+            self._received.popleft()
+
+    def pop(self) -> Leased | None:
+        """Return the next batch. Raises CorruptError or InvalidBatchError for bytes that are not what was stored; their
+        lease is dropped then."""
+        while not self._ready:
+            if not self._received:
+                return None
+            lease, bulk = self._received.popleft()
+            self._ready.extend(leased_batches(lease, bulk, self.max_payload_bytes))
+        return self._ready.popleft()
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._received.clear()
+        self._ready.clear()
+
+
+def leased_batches(lease: HeldLease, bulk: memoryview, max_payload_bytes: int) -> list[Leased]:
+    """Verify and decode the batches of a lease; return of each what is leased."""
+    wanted = np.asarray(lease.offsets, np.int64)
+    found: list[Leased] = []
+    for at, header in iterate_headers(bulk):
+        view = bulk[at : at + header.batch_length]
+        verify(view)
+        records = decode_batch(view, max_payload_bytes=max_payload_bytes)
+        part = _part_of(lease, records, wanted)
+        if part is not None:
+            found.append(part)
+    return found
+
+
+def _part_of(lease: HeldLease, records: RecordBatch, wanted: npt.NDArray[np.int64]) -> Leased | None:
+    """Return which records of a batch are leased."""
+    if not len(records):
+        return None
+    base, is_dense = records.header.base_offset, records.routing.offset_deltas is None
+    end = base + len(records) if is_dense else int(records.offsets[-1]) + 1
+    first, last = np.searchsorted(wanted, (base, end)).tolist()
+    offsets = wanted[first:last]
+    if first == last:
+        return None
+    if not is_dense:
+        rows = np.flatnonzero(np.isin(records.offsets, offsets))
+    elif int(offsets[-1]) - int(offsets[0]) + 1 == len(offsets):
+        start = int(offsets[0]) - base
+        return Leased(lease, records, start, start + len(offsets))
+    else:
+        rows = offsets - base
+    if not len(rows):
+        return None
+    start, stop = int(rows[0]), int(rows[-1]) + 1
+    if stop - start == len(rows):
+        return Leased(lease, records, start, stop)
+    return Leased(lease, records, 0, 0, rows)

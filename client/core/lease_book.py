@@ -1,0 +1,176 @@
+"""The leases that a queue holds, and the count of what became of their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...protocol.errors import LeaseLostError
+from ...protocol.messages import LeaseRanges, Settling
+from ..queue_statistics import LostLease, QueueStatistics
+from .held_lease import HeldLease
+from .settles import Entry, How, Settles, lease_ranges
+
+COUNTED = {
+    Settling.ACCEPT: "acknowledged",
+    Settling.RELEASE: "nacked",
+    Settling.REJECT: "rejected",
+    Settling.RETURN: "returned",
+    Settling.SUSPECT: "returned",
+}
+
+
+MAX_REPORTED = 8_192
+"""Hand-overs told in one request, so that there is room for settles beside them; the rest is in the next."""
+
+
+class LeaseBook:
+    """Leases by id. A lease is kept until all of it is settled and confirmed, or it is lost."""
+
+    def __init__(self, settles: Settles) -> None:
+        self.settles = settles
+        self.leases: dict[int, HeldLease] = {}
+        self.dirty: list[HeldLease] = []
+        """Leases with acknowledgements that were not looked at; see `HeldLease.is_clean`."""
+        self.reports: list[LostLease] = []
+        """Not told to the user yet."""
+        self.counts = dict.fromkeys(["received", "lost", "expired", "renewals", *COUNTED.values()], 0)
+
+    def __iter__(self) -> Iterator[HeldLease]:
+        return iter([*self.leases.values()])
+
+    def __repr__(self) -> str:
+        return f"<LeaseBook of {len(self.leases)} leases, {self.settles!r}>"
+
+    def take(self, lease: HeldLease) -> None:
+        """Hold a lease."""
+        self.leases[lease.id] = lease
+        self.counts["received"] += len(lease.offsets)
+
+    @property
+    def held(self) -> int:
+        """Messages that are not settled."""
+        return sum(lease.left for lease in self.leases.values())
+
+    @property
+    def buffered(self) -> int:
+        """Messages that were not handed out."""
+        return sum(len(lease.offsets) - lease.handed for lease in self.leases.values() if not lease.is_lost)
+
+    def statistics(self) -> QueueStatistics:
+        """Return all counts."""
+        leases = [*self.leases.values()]
+        return QueueStatistics(
+            **self.counts,
+            buffered=self.buffered,
+            in_hand=sum(len(lease.open_offsets(0, lease.handed)) for lease in leases if not lease.is_lost),
+            unconfirmed=sum(len(entry.offsets) for entry in self.settles.unanswered()),
+        )
+
+    # -- settling --------------------------------------------------------------------------------------------------
+
+    def gather(self) -> None:
+        """Make entries of what was acknowledged by the way."""
+        while self.dirty:
+            lease = self.dirty.pop()
+            offsets, conflicts = lease.drain()
+            if len(offsets):
+                self._enter(lease, ACCEPTED, offsets)
+            if conflicts:
+                self.counts["lost"] += conflicts
+
+    def settle(self, lease: HeldLease, offsets: list[int], how: How) -> tuple[Entry | None, int]:
+        """Note what the user said of messages, or of a lease (a renewal): the entry that tells the broker, None if
+        there is nothing new to say, and how many were settled otherwise before."""
+        self.gather()
+        if how.what is Settling.RENEW:
+            return (self.settles.add(lease, how, ()), 0) if lease.left and not lease.is_lost else (None, 1)
+        fresh, conflicts = lease.settle(offsets, how.what)
+        self.counts["lost"] += conflicts
+        return (self._enter(lease, how, fresh) if len(fresh) else None), conflicts
+
+    def _enter(self, lease: HeldLease, how: How, fresh: list[int]) -> Entry | None:
+        if lease.is_lost:
+            self._lost(lease, fresh)
+            return None
+        return self.settles.add(lease, how, fresh)
+
+    def renew(self, leases: Iterable[HeldLease]) -> None:
+        """Keep leases for as long as they were given for."""
+        for lease in leases:
+            self.settles.add(lease, RENEWED, ())
+
+    def give_back(self, lease: HeldLease, handed: How) -> None:
+        """Give back what of a lease is not settled: what was handed out in one way, the rest uncounted."""
+        if lease.is_lost:
+            return
+        for offsets, how in (
+            (lease.open_offsets(0, lease.handed), handed),
+            (lease.open_offsets(lease.handed), RETURNED),
+        ):
+            if offsets:
+                self.settle(lease, offsets, how)
+
+    def hand_overs(self) -> list[LeaseRanges]:
+        """Return what was handed to the user's code, is not settled and was not reported."""
+        reports: list[LeaseRanges] = []
+        left = MAX_REPORTED
+        for lease in self.leases.values():
+            if lease.reported < lease.handed and not lease.is_lost and left > 0:
+                found = lease.to_report(left)
+                left -= len(found)
+                if found:
+                    reports.append(lease_ranges(lease, found))
+        return reports
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def confirmed(self, entries: Iterable[Entry], wall_us: int, now: float) -> None:
+        """Take note of what the broker did."""
+        for entry in entries:
+            lease = entry.lease
+            if entry.error is not None:
+                if entry.how.what is Settling.RENEW:
+                    self._end(lease)
+                else:
+                    self._lost(lease, [*entry.offsets])
+            elif entry.how.what is Settling.RENEW:
+                lease.renewed(
+                    entry.sent_at,
+                    wall_us - round((now - entry.sent_at) * 1_000_000),
+                    entry.how.duration_us or lease.duration_us,
+                )
+                self.counts["renewals"] += 1
+            else:
+                self.counts[COUNTED[entry.how.what]] += len(entry.offsets)
+            if not lease.left and not lease.unanswered:
+                self.leases.pop(lease.id, None)
+
+    def expire(self, lease: HeldLease) -> None:
+        """A lease ended while it was buffered: what was not handed out is skipped."""
+        self.counts["expired"] += len(lease.open_offsets(lease.handed))
+        self._end(lease)
+
+    def end_all(self) -> None:
+        """Every lease is void."""
+        for lease in self:
+            self._end(lease)
+
+    def _end(self, lease: HeldLease) -> None:
+        lease.is_lost = True
+        if not lease.unanswered:
+            self.leases.pop(lease.id, None)
+
+    def _lost(self, lease: HeldLease, offsets: list[int]) -> None:
+        error = LeaseLostError(
+            f"{lease.topic.shown}/{lease.partition}: the lease of {len(offsets)} messages from offset"
+            f" {offsets[0] if offsets else '?'} on ended before they were settled: nothing was changed",
+            lease=lease.id,
+            partition=lease.partition,
+        )
+        self.counts["lost"] += len(offsets)
+        self.reports.append(LostLease(lease.topic.shown, lease.partition, offsets, error))
+
+
+ACCEPTED = How(Settling.ACCEPT)
+RENEWED = How(Settling.RENEW)
+RETURNED = How(Settling.RETURN)

@@ -1,0 +1,61 @@
+"""How many messages to ask for: enough that the user's code never waits, not so many that others go without.
+
+With a `max_in_flight` it is what is missing of that, asked for once half of it is free. Without one, what handlers
+finish in a quarter of the visibility timeout, as measured: nothing is fetched ahead before the first measurement, nor
+while one message takes longer than that, and estimates grow tenfold at most, from list to list.
+"""
+
+from __future__ import annotations
+
+MAX_REQUESTED = 1_000
+"""Messages of one request; another as many may be in hand."""
+
+GROWTH = 10
+"""From one estimate to the next: one quick message says little about the next thousand."""
+
+SHARE = 4
+"""A message is fetched at most a quarter of the visibility timeout before its turn."""
+
+
+class Prefetch:
+    """The measure of one queue."""
+
+    __slots__ = ("_ahead", "_measured_s", "_most", "_visibility_s")
+
+    def __init__(self, most: int | None, visibility_s: float) -> None:
+        self._most = most
+        self._visibility_s = visibility_s
+        self._measured_s: float | None = None
+        """What one message takes, the user's code included."""
+        self._ahead = 0
+        """How many may wait here or be on their way, where it adapts."""
+
+    def __repr__(self) -> str:
+        return f"<Prefetch of {self._most if self._most is not None else f'{self._ahead}, adapting'}>"
+
+    @property
+    def ahead(self) -> int:
+        """How many messages may be buffered or asked for, as measured so far."""
+        return self._ahead
+
+    def finished(self, count: int, took_s: float) -> None:
+        """The user's code took so long for the last `count` messages that were handed out."""
+        if count <= 0:
+            return
+        each_s = max(took_s, 0.0) / count
+        before = self._measured_s
+        self._measured_s = each_s if before is None else max(each_s, (before + each_s) / 2)
+        fits = self._visibility_s / SHARE / max(self._measured_s, 1e-9)
+        self._ahead = min(int(min(fits, 1e9)), max(1, self._ahead) * GROWTH, 2 * MAX_REQUESTED)
+
+    def wanted(self, buffered: int, held: int, *, is_waited_for: bool) -> int:
+        """Return how many to ask for now, 0 for none. `buffered` wait here, `held` are all that are not settled,
+        `is_waited_for`: the user's code has nothing to do."""
+        if self._most is not None:
+            room = self._most - held
+            is_due = room > 0 and (is_waited_for or room >= max(1, self._most // 2))
+            return min(room, 100 * MAX_REQUESTED) if is_due else 0
+        room = self._ahead - buffered
+        if is_waited_for:
+            return min(MAX_REQUESTED, max(1, room))
+        return min(MAX_REQUESTED, room) if room >= max(1, self._ahead // 2) else 0

@@ -1,0 +1,54 @@
+"""What an unpickled message knows of its lease: data, and the token that settles it. It has no connection."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import msgspec
+
+from ..protocol.errors import ForkedError
+from ..protocol.messages import Attempts
+from .core.held_lease import HeldLease
+from .core.lease_token import LeaseToken
+
+
+class LeaseData(msgspec.Struct, frozen=True):
+    """A lease of another process, or none."""
+
+    place: LeaseToken | None = None
+    expires_us: int = 0
+    max_attempts: int = 0
+    attempts: Attempts | None = None
+
+    def earlier(self, offset: int) -> Attempts | None:
+        """Return what is known of attempts before this one."""
+        return self.attempts
+
+    def token(self, offset: int) -> LeaseToken:
+        """Return what settles the message. Raises ForkedError if it was never leased."""
+        if self.place is None:
+            raise ForkedError("this message was never leased: it has no token")
+        return self.place
+
+    @property
+    def acked(self) -> NoReturn:
+        """It cannot be settled here."""
+        self.refuse()
+
+    @property
+    def desk(self) -> NoReturn:
+        """It cannot be settled here."""
+        self.refuse()
+
+    def refuse(self) -> NoReturn:
+        """Raise ForkedError that says how to settle it."""
+        raise ForkedError(
+            "this message came from another process; settle it with client.settle(message.lease_token, ...)"
+        )
+
+
+def from_elsewhere(lease: HeldLease | LeaseData, offset: int) -> LeaseData:
+    """Return what a pickled message keeps of its lease."""
+    if isinstance(lease, LeaseData):
+        return lease
+    return LeaseData(lease.token(offset), lease.expires_us, lease.max_attempts, lease.earlier(offset))
