@@ -6,7 +6,10 @@ from enum import IntEnum
 
 
 class Api(IntEnum):
-    """What a frame asks for. Zero is never valid, so an unwritten header cannot be mistaken for a request."""
+    """What a frame asks for. Zero is never valid, so an unwritten header cannot be mistaken for a request.
+
+    All are assigned from the start; those that this version does not act on are refused with UNSUPPORTED.
+    """
 
     HELLO = 1
     METADATA = 2
@@ -23,20 +26,12 @@ class Api(IntEnum):
     REOPEN_TOPIC = 13
     PING = 14
     OUTCOME = 20
-    # Assigned from the start, refused with UNSUPPORTED until they act.
     CLOCK = 21
+    JOIN_GROUP = 30
     HEARTBEAT = 31
     LEAVE_GROUP = 32
     COMMIT_OFFSETS = 33
     FETCH_OFFSETS = 34
-    COMMIT_SINK = 50
-    ABORT_SINK = 51
-    INITIAL_POSITION = 52
-    SCHEDULE = 60
-    DEAD_LETTER = 61
-    TRACE = 62
-    # These act.
-    JOIN_GROUP = 30
     CREATE_GROUP = 35
     ALTER_GROUP = 36
     RESET_GROUP = 37
@@ -46,6 +41,12 @@ class Api(IntEnum):
     SETTLE = 41
     MESSAGE_STATES = 42
     GROUP_MESSAGES = 43
+    COMMIT_SINK = 50
+    ABORT_SINK = 51
+    INITIAL_POSITION = 52
+    SCHEDULE = 60
+    DEAD_LETTER = 61
+    TRACE = 62
     LIST_ARCHIVE = 70
     RUN_ARCHIVE = 71
     VERIFY_ARCHIVE = 72
