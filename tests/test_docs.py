@@ -199,7 +199,17 @@ def test_the_reference_names_every_key() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES, "docs/spark.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "client/cli/README.md"]
+    "page",
+    [
+        *PAGES,
+        "docs/embedding.md",
+        "docs/testing.md",
+        "docs/spark.md",
+        "SECURITY.md",
+        "CODE_OF_CONDUCT.md",
+        "CHANGELOG.md",
+        "client/cli/README.md",
+    ],
 )
 def test_every_link_leads_somewhere(page: str) -> None:
     """A link to a file of the project leads to one."""

@@ -97,7 +97,13 @@ DurabilityWord = Annotated[
         help="Of topics that set nothing else [default: synced].",
     ),
 ]
-InMemory = Annotated[bool, typer.Option("--in-memory", help="Keep nothing on disk, lose all at the end.")]
+InMemory = Annotated[
+    bool,
+    typer.Option(
+        "--in-memory",
+        help="Keep everything in memory and lose it at the end; how much that is, only the topics' retention bounds.",
+    ),
+]
 LogLevel = Annotated[
     str | None,
     typer.Option("--log-level", metavar="debug|info|warning|error", parser=_read_level, help="[default: info]"),

@@ -32,7 +32,6 @@ from ..core.times import DEFAULT, Duration, Timeout
 from ..group import Group, GroupBegin, group_from
 from ..message_state import MessageState
 from ..retry import Backoff
-from . import runtime
 from .change import change
 from .session import Session
 
@@ -93,9 +92,9 @@ class Groups:
         """
         check_word("kind", kind, KINDS, '"queue" or "stream"')
         settings = to_group_settings(visibility_timeout, max_attempts, backoff, max_in_flight)
-        begin = None if start is None else to_group_start(start, "start", runtime.wall_us())
         is_fine = check_flag("exist_ok", exist_ok)
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        begin = None if start is None else to_group_start(start, "start", session.time.wall_us())
         full_names = [session.directory.full_name(topic) for topic in _names("topics", topics, "topics")]
         request = CreateGroup(_full(session, name), full_names, kind, begin, settings, is_fine)
 
@@ -153,8 +152,8 @@ class Groups:
         the group knew of messages is gone. Its consumers go on by themselves. Raises UnknownGroupError,
         OffsetOutOfRangeError, InvalidGroupError.
         """
-        start = to_group_start(to, "to", runtime.wall_us())
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        start = to_group_start(to, "to", session.time.wall_us())
         place = None if partition is None else to_partition(partition)
         full_topic = None if topic is None else session.directory.full_name(topic)
         request = ResetGroup(_full(session, name), start, full_topic, place)

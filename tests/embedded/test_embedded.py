@@ -13,8 +13,8 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.client.flavours import FLAVOURS, World, run
 
+from tests.client.flavours import FLAVOURS, World, run
 from tidelog import (
     AsyncClient,
     Broker,

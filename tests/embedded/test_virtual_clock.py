@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
-from tests.client.flavours import FLAVOURS, World, read, run
 
+from tests.client.flavours import FLAVOURS, World, read, run
 from tidelog import OffsetOutOfRangeError, WouldBlockForever
 from tidelog.testing import Broker
 
