@@ -174,7 +174,7 @@ class DeliverySection(Section):
     max_in_flight: OptionalCount = Field(default=None, ge=1, le=1_000_000)
     """Messages leased to all members of a group together."""
     max_error_bytes: Size = Field(default=2 * KIB, ge=64, le=64 * KIB)
-    """Of the error that a member gives for a message, so much is kept."""
+    """Of an error that a member gives for a message, so much is kept of its text, and of the end of its traceback."""
     max_groups: int = Field(default=10_000, ge=1, le=1_000_000)
 
 

@@ -68,7 +68,7 @@ class GroupDefaults:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_in_flight: int | None = None
     max_error_bytes: int = 2 * KIB
-    """Of an error that a member gives for a message, so much is kept."""
+    """Of an error that a member gives for a message, so much is kept of its text, and of the end of its traceback."""
     max_groups: int = 10_000
     trace_retention_us: int = 7 * 86_400 * SECOND_US
     """How long what happened to messages is kept after it means nothing to their state any more."""

@@ -7,6 +7,7 @@ from ...protocol.group_name import full_group_name
 from ...protocol.messages import Acquire, AcquireReply, JoinGroup, JoinGroupReply, Settle
 from ..deferred import Reply
 from ..groups import Joined
+from ..queues.kept_error import cut_errors
 from .context import Answer, Context, Peer
 
 MAX_TOPICS = 10_000
@@ -37,6 +38,7 @@ def acquire(context: Context, peer: Peer, request: Acquire) -> Answer:
 
 def settle(context: Context, peer: Peer, request: Settle) -> Answer:
     """Settle what was leased."""
+    cut_errors(request.items, context.groups.defaults.max_error_bytes)
     return context.queues.settle(request, peer.client)
 
 
