@@ -218,13 +218,12 @@ class QueueDesk:
             if isinstance(error, BrokerClosingError):
                 connection.fail(ConnectionLostError(f"lost {connection.address} (the broker is shutting down)"))
                 return
-            self.retry_at = self.time.now() + self._backoff.pause(runtime.chance())
-            self.on_work()
+            self._pause()
             return
         if isinstance(reply.message, SettleReply) and error is None:
-            entries = settles.answered(flight, reply.message, self.time.now())
-            if settles.has_pending and not entries and flight.entries:  # it could do nothing of it
-                self.retry_at = self.time.now() + self._backoff.pause(runtime.chance())
+            entries, must_pause = settles.answered(flight, reply.message, self.time.now())
+            if must_pause:
+                self._pause()
             else:
                 self._backoff.reset()
         else:
@@ -237,6 +236,13 @@ class QueueDesk:
         self._send(connection)
         self._ring()
         self.on_progress()
+
+    def _pause(self) -> None:
+        """The broker could not do something now: say it again a little later."""
+        self.retry_at = self.time.now() + self._backoff.pause(runtime.chance())
+        for waiter in self._waiters:
+            waiter.stir()  # whoever waits is to wake up then
+        self.on_work()
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -251,6 +257,7 @@ class QueueDesk:
                 if self.closed is not None:
                     raise copy_of(self.closed)
                 connection = await self.connect(deadline)
+                waiter.is_stirred = False
                 self.pump()
                 until = min(deadline.at, self.retry_at)
                 try:

@@ -29,12 +29,16 @@ async def run_handler(
     """Call `handler` with each message until the queue is stopped, and finish those that run."""
     check_handler(handler)
     with _stopping(queue, signals):
-        async with Crew(concurrency, queue.stop) as crew:
-            while await crew.has_room():
-                found = await queue.receive()
-                if not found:
-                    break
-                crew.start(partial(_handle, crew, handler, found[0]))
+        await _run(queue, handler, concurrency)
+
+
+async def _run(queue: AsyncQueue[AnyQueueMessage], handler: Handler[AnyQueueMessage], concurrency: int) -> None:
+    async with Crew(concurrency, queue.stop) as crew:
+        while await crew.has_room():
+            found = await queue.receive()
+            if not found:
+                break
+            crew.start(partial(_handle, crew, handler, found[0]))
 
 
 async def _handle(crew: Crew, handler: Handler[M], message: M) -> None:

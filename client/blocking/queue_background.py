@@ -92,11 +92,11 @@ class QueueBackground:
         desk, now = self.desk, self._time.now()
         self._renew(now)
         next_due = self._plan.next_due(desk.book)
-        if self._acquirer.is_pulling:
-            return next_due
         busy_until = desk.seen_at + BUSY_S
         if now < busy_until:
             return min(busy_until, next_due)
+        if self._acquirer.is_pulling:
+            return next_due
         if desk.book.reports:
             desk.tell()
         if not self._has_work():

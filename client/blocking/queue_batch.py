@@ -113,8 +113,9 @@ class QueueBatch(MessageBatch[AnyQueueMessage], Generic[AnyQueueMessage]):  # py
 
     def place(self) -> tuple[int, int]:
         """Return where in the lease's `offsets` its messages are."""
-        first = int(self.offsets[0])
-        start = int(np.searchsorted(np.asarray(self._lease.offsets), first))
+        records, at = self._records, self._start if self._rows is None else int(self._rows[0])
+        first = records.header.base_offset + at if records.routing.offset_deltas is None else int(records.offsets[at])
+        start = int(np.searchsorted(self._lease.array, first))
         return start, start + len(self)
 
     def _offsets(self) -> list[int]:

@@ -30,12 +30,16 @@ def run_handler(
     """Call `handler` with each message until the queue is stopped, and finish those that run."""
     check_handler(handler)
     with _stopping(queue, signals):
-        with Crew(concurrency, queue.stop) as crew:
-            while crew.has_room():
-                found = queue.receive()
-                if not found:
-                    break
-                crew.start(partial(_handle, crew, handler, found[0]))
+        _run(queue, handler, concurrency)
+
+
+def _run(queue: Queue[AnyQueueMessage], handler: Handler[AnyQueueMessage], concurrency: int) -> None:
+    with Crew(concurrency, queue.stop) as crew:
+        while crew.has_room():
+            found = queue.receive()
+            if not found:
+                break
+            crew.start(partial(_handle, crew, handler, found[0]))
 
 
 def _handle(crew: Crew, handler: Handler[M], message: M) -> None:

@@ -72,7 +72,7 @@ class Granted:
 
 def leased_batches(lease: HeldLease, bulk: memoryview, max_payload_bytes: int) -> list[Leased]:
     """Verify and decode the batches of a lease; return of each what is leased."""
-    wanted = np.asarray(lease.offsets, np.int64)
+    wanted = lease.array
     found: list[Leased] = []
     for at, header in iterate_headers(bulk):
         view = bulk[at : at + header.batch_length]

@@ -46,8 +46,8 @@ class HeldLease:
 
     __slots__ = (
         "_codes",
-        "_sorted",
         "acked",
+        "array",
         "attempts",
         "desk",
         "duration_us",
@@ -87,7 +87,8 @@ class HeldLease:
         self.partition = grant.partition
         self.group = group
         self.desk = desk
-        self.offsets: list[int] = offsets_of(grant.ranges).tolist()
+        self.array = offsets_of(grant.ranges)
+        self.offsets: list[int] = self.array.tolist()
         self.left = len(self.offsets)
         """How many are not settled."""
         self.acked: list[int] = []
@@ -113,7 +114,6 @@ class HeldLease:
         self.expires_us = 0
         self.renewed(now, wall_us, grant.duration_us)
         self._codes: npt.NDArray[np.uint8] | None = None
-        self._sorted: npt.NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         where = f"{self.topic.shown}/{self.partition}"
@@ -170,7 +170,7 @@ class HeldLease:
         if self._codes is None:
             return self.offsets[max(start, self.in_order) : end]
         found = np.flatnonzero(self._codes[start:end] == NONE_YET) + start
-        return self._array()[found].tolist()
+        return self.array[found].tolist()
 
     def to_report(self, most: int) -> list[int]:
         """Return what of the next `most` messages was handed out, is not settled and not reported; it counts as
@@ -195,7 +195,7 @@ class HeldLease:
         return self.oldest[1] if self.handed else self.taken_at
 
     def _find(self, offsets: Sequence[int]) -> Indexes:
-        return np.unique(np.searchsorted(self._array(), np.asarray(offsets, np.int64)))
+        return np.unique(np.searchsorted(self.array, np.asarray(offsets, np.int64)))
 
     def _mark(self, indexes: Indexes, what: Settling) -> tuple[list[int], int]:
         if self._codes is None:
@@ -205,12 +205,7 @@ class HeldLease:
         fresh = indexes[found == NONE_YET]
         self._codes[fresh] = what
         self.left -= len(fresh)
-        return self._array()[fresh].tolist(), int(np.count_nonzero((found != NONE_YET) & (found != what)))
-
-    def _array(self) -> npt.NDArray[np.int64]:
-        if self._sorted is None:
-            self._sorted = np.asarray(self.offsets, np.int64)
-        return self._sorted
+        return self.array[fresh].tolist(), int(np.count_nonzero((found != NONE_YET) & (found != what)))
 
 
 def offsets_of(ranges: bytes) -> npt.NDArray[np.int64]:

@@ -19,6 +19,9 @@ COUNTED = {
 }
 
 
+GIVEN_BACK = frozenset({Settling.RETURN, Settling.SUSPECT})
+"""Nothing is lost where these change nothing: somebody else has, or settled, the message."""
+
 MAX_REPORTED = 8_192
 """Hand-overs told in one request, so that there is room for settles beside them; the rest is in the next."""
 
@@ -131,7 +134,7 @@ class LeaseBook:
             if entry.error is not None:
                 if entry.how.what is Settling.RENEW:
                     self._end(lease)
-                else:
+                elif entry.how.what not in GIVEN_BACK:
                     self._lost(lease, [*entry.offsets])
             elif entry.how.what is Settling.RENEW:
                 lease.renewed(

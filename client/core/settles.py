@@ -184,13 +184,16 @@ class Settles:
         for flight in self.flights.values():
             flight.is_sent = False
 
-    def answered(self, flight: Flight, reply: SettleReply, now: float) -> list[Entry]:
-        """Take an answer; return the entries it is final for. What the broker could not do now is pending again."""
+    def answered(self, flight: Flight, reply: SettleReply, now: float) -> tuple[list[Entry], bool]:
+        """Take an answer; return the entries it is final for, and whether to pause: something that the broker could not
+        do now is pending again."""
         closed: list[Entry] = []
+        must_pause = False
         for entries, result in zip(flight.entries, reply.results, strict=True):
             error = None if result is None else result.error()
             if error is not None and error.retriable:
                 self._pending += entries
+                must_pause = True
                 continue
             if isinstance(error, LeaseLostError) and entries[0].lease.expires_at > now:
                 closed += self._refused_item(entries, error)
@@ -199,7 +202,7 @@ class Settles:
                 _close(entry, error)
             closed += entries
         self.flights.pop(flight.message.number, None)
-        return closed
+        return closed, must_pause
 
     def _refused_item(self, entries: list[Entry], error: LeaseLostError) -> list[Entry]:
         """The lease runs, so one message of an item was settled otherwise: find out which. Return what is final."""

@@ -22,11 +22,17 @@ if TYPE_CHECKING:
     from .client.aio.client import AsyncClient
     from .client.aio.consumer import AsyncConsumer
     from .client.aio.producer import AsyncProducer
+    from .client.aio.queue import AsyncQueue
+    from .client.aio.queue_batch import AsyncQueueBatch
+    from .client.aio.queue_message import AsyncQueueMessage, AsyncTypedQueueMessage
     from .client.aio.replay import AsyncReplay
     from .client.archived import ArchiveDamage, ArchivedSegment, ArchiveExpiry, ArchiveRun, ExpiredSegment
     from .client.blocking.client import Client
     from .client.blocking.consumer import Consumer
     from .client.blocking.producer import Producer
+    from .client.blocking.queue import Queue
+    from .client.blocking.queue_batch import QueueBatch
+    from .client.blocking.queue_message import QueueMessage, TypedQueueMessage
     from .client.blocking.replay import Replay
     from .client.delivery import DeliveryReport, ProducerStatistics
     from .client.errors import (
@@ -96,6 +102,7 @@ if TYPE_CHECKING:
     from .client.message_batch import MessageBatch
     from .client.message_state import Failure, MessageState
     from .client.priority import Priority
+    from .client.queue_statistics import LostLease, QueueStatistics
     from .client.receipt import Receipt, ReceiptBatch
     from .client.retry import Backoff, Retry
     from .client.stopping import stop_on_signals
@@ -116,7 +123,11 @@ __all__ = [
     "AsyncClient",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncQueue",
+    "AsyncQueueBatch",
+    "AsyncQueueMessage",
     "AsyncReplay",
+    "AsyncTypedQueueMessage",
     "Backoff",
     "BatchTooLargeError",
     "Broker",
@@ -161,6 +172,7 @@ __all__ = [
     "InvalidTopicError",
     "LeaseLostError",
     "LogFencedError",
+    "LostLease",
     "Message",
     "MessageBatch",
     "MessageState",
@@ -176,6 +188,10 @@ __all__ = [
     "ProducerFencedError",
     "ProducerStatistics",
     "ProtocolError",
+    "Queue",
+    "QueueBatch",
+    "QueueMessage",
+    "QueueStatistics",
     "RangeNotAvailableError",
     "Receipt",
     "ReceiptBatch",
@@ -195,6 +211,7 @@ __all__ = [
     "TopicPartition",
     "TruncatedError",
     "TypedMessage",
+    "TypedQueueMessage",
     "UnknownGroupError",
     "UnknownPartitionError",
     "UnknownProducerError",
@@ -215,7 +232,11 @@ _HOMES = {
     "AsyncClient": "client.aio.client",
     "AsyncConsumer": "client.aio.consumer",
     "AsyncProducer": "client.aio.producer",
+    "AsyncQueue": "client.aio.queue",
+    "AsyncQueueBatch": "client.aio.queue_batch",
+    "AsyncQueueMessage": "client.aio.queue_message",
     "AsyncReplay": "client.aio.replay",
+    "AsyncTypedQueueMessage": "client.aio.queue_message",
     "Backoff": "client.retry",
     "Broker": "embedded",
     "CannotListenError": "broker.server",
@@ -234,6 +255,7 @@ _HOMES = {
     "GroupTopic": "client.group",
     "Headers": "client.headers",
     "Health": "client.health",
+    "LostLease": "client.queue_statistics",
     "Message": "client.message",
     "MessageBatch": "client.message_batch",
     "MessageState": "client.message_state",
@@ -241,6 +263,10 @@ _HOMES = {
     "Priority": "client.priority",
     "Producer": "client.blocking.producer",
     "ProducerStatistics": "client.delivery",
+    "Queue": "client.blocking.queue",
+    "QueueBatch": "client.blocking.queue_batch",
+    "QueueMessage": "client.blocking.queue_message",
+    "QueueStatistics": "client.queue_statistics",
     "Receipt": "client.receipt",
     "ReceiptBatch": "client.receipt",
     "Replay": "client.blocking.replay",
@@ -248,6 +274,7 @@ _HOMES = {
     "Topic": "client.topic",
     "TopicPartition": "client.topic",
     "TypedMessage": "client.message",
+    "TypedQueueMessage": "client.blocking.queue_message",
     "stop_on_signals": "client.stopping",
 }
 """Where each name is defined; those that are not here are errors, or what stands in one."""
