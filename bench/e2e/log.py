@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from ..command import Command
+from .queue_crowd import crowd
+from .queue_holes import holes
+from .queueing import queue
 from .reading import consume
 from .resting import idle, restart
 from .waiting import callers, deliver, round_trip
@@ -24,6 +27,9 @@ COMMAND = Command(
         "round-trip": round_trip,
         "callers": callers,
         "deliver": deliver,
+        "queue": queue,
+        "queue-crowd": crowd,
+        "queue-holes": holes,
         "restart": restart,
         "idle": idle,
     },
