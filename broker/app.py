@@ -26,7 +26,7 @@ from .config import Address, Config
 from .data_folder import claim
 from .deferred import Reply
 from .group_commit import GroupCommit
-from .groups import Groups, RecordedDetails
+from .groups import Groups
 from .handlers import Answer, Context, empty_reply, handle
 from .logging import get_logger
 from .metrics import Metrics, Values
@@ -245,7 +245,7 @@ class Broker:
         return Context(
             topics=topics,
             groups=self._groups,
-            group_details=RecordedDetails(topics),
+            group_details=self._queues,
             queues=self._queues,
             time=self._time,
             timers=self._quiet_timers,

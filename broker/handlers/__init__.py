@@ -22,12 +22,14 @@ from ...protocol.messages import (
     ExpireArchive,
     Fetch,
     Get,
+    GroupMessages,
     Hello,
     InitProducer,
     JoinGroup,
     ListArchive,
     ListOffsets,
     Message,
+    MessageStates,
     Metadata,
     Outcome,
     Ping,
@@ -93,6 +95,10 @@ def _administer(context: Context, message: Message) -> Answer:
             return topics.delete(context, message)
         case ReopenTopic():
             return topics.reopen(context, message)
+        case MessageStates():
+            return queue.message_states(context, message)
+        case GroupMessages():
+            return queue.group_messages(context, message)
         case DescribeGroups():
             return groups.describe(context, message)
         case CreateGroup():

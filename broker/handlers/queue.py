@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from ...protocol.errors import InvalidRequestError
 from ...protocol.group_name import full_group_name
-from ...protocol.messages import Acquire, AcquireReply, JoinGroup, JoinGroupReply, Settle
+from ...protocol.messages import (
+    Acquire,
+    AcquireReply,
+    GroupMessages,
+    JoinGroup,
+    JoinGroupReply,
+    MessageStates,
+    MessageStatesReply,
+    Settle,
+)
 from ..deferred import Reply
 from ..groups import Joined
 from ..queues.kept_error import cut_errors
@@ -40,6 +49,16 @@ def settle(context: Context, peer: Peer, request: Settle) -> Answer:
     """Settle what was leased."""
     cut_errors(request.items, context.groups.defaults.max_error_bytes)
     return context.queues.settle(request, peer.client)
+
+
+def message_states(context: Context, request: MessageStates) -> Reply:
+    """Say what every group makes of one message."""
+    return Reply(MessageStatesReply(context.queues.message_states(request.topic_id, request.partition, request.offset)))
+
+
+def group_messages(context: Context, request: GroupMessages) -> Reply:
+    """List messages of a group by their states."""
+    return Reply(context.queues.group_messages(request))
 
 
 def empty_reply(context: Context) -> Reply:

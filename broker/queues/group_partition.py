@@ -110,6 +110,11 @@ class GroupPartition:
     # -- what it is ------------------------------------------------------------------------------------------------
 
     @property
+    def group_name(self) -> str:
+        """What users call the group."""
+        return short_name(self._owner.group.name)
+
+    @property
     def generation(self) -> int:
         """The group's life here: what is recorded under a lower one says nothing any more."""
         return self._begin.generation

@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...protocol.errors import UnknownGroupError
-from ...protocol.messages import Acquire, Settle
-from ...protocol.topic_name import short_name
+from ...protocol.errors import NotFoundError, UnknownGroupError
+from ...protocol.group_name import full_group_name
+from ...protocol.messages import (
+    Acquire,
+    GroupMessages,
+    GroupMessagesReply,
+    GroupPartitionInfo,
+    GroupTopicInfo,
+    MessageState,
+    Settle,
+)
+from ...protocol.topic_name import full_name, short_name
 from ..deferred import Deferred, Reply
 from ..delivery.lease import LeaseIds
 from ..errors import storage_error
-from ..groups import Group, Groups
+from ..groups import Group, GroupDetails, Groups
 from ..meta import DeliveryDegraded, DeliveryMade
 from ..partition import Partition
 from ..services import Services
@@ -25,13 +34,19 @@ from ..topics import Topic, Topics
 from .counters import Counters
 from .delivery_log import DAY_US, DeliveryLog, delivery_settings
 from .delivery_opening import OpenedDelivery, is_there, open_deliveries
+from .message_states import MessageStateReader, check_states
 from .partition_delivery import PartitionDelivery
 from .queue_group import QueueGroup
 from .settles import SettleRequest, check_settle, is_by_token
+from .standing import offline, standing, with_ages
 from .surroundings import Surroundings
 
 TRACE_RETENTION_US = 7 * DAY_US
 """How long what became of messages can be told, by default."""
+
+
+def _resolve(answer: Deferred[GroupDetails], found: GroupDetails) -> None:
+    answer.resolve(found)
 
 
 def _nothing() -> None:
@@ -86,6 +101,61 @@ class Queues:
             found.counters = self._counters.setdefault(group.id, found.counters)
         return found
 
+    # -- what is asked of groups -----------------------------------------------------------------------------------
+
+    def details(self, group: Group) -> GroupDetails | Deferred[GroupDetails]:
+        """Return where a group stands in every partition, its members, and what was counted."""
+        work = self._work(group)
+        topics: list[GroupTopicInfo] = []
+        aged: list[tuple[Partition, GroupPartitionInfo]] = []
+        for topic_id in group.topic_ids:
+            topic = self._topics.by_id(topic_id)
+            infos: list[GroupPartitionInfo] = []
+            for index in range(topic.partition_count):
+                part = work.parts.get((topic_id, index))
+                if part is None:
+                    infos.append(offline(index, topic.offline.get(index)))
+                    continue
+                infos.append(standing(part))
+                aged.append((part.partition, infos[-1]))
+            topics.append(GroupTopicInfo(topic_id, topic.name, infos))
+        answer: Deferred[GroupDetails] = Deferred()
+        found = GroupDetails(topics, work.member_infos(), work.counters.values())
+        with_ages(aged, partial(_resolve, answer, found))
+        return answer if answer.is_pending else found
+
+    def message_states(self, topic_id: int, partition: int, offset: int) -> list[MessageState]:
+        """Return what the groups that read a topic make of a message. Raises UnknownTopicIdError, NotFoundError."""
+        one = self._topics.partition(topic_id, partition)
+        if offset >= one.visible_offset:
+            raise NotFoundError(
+                f"expected an offset below {one.visible_offset}, found {offset}: nothing more is there yet",
+                end=one.visible_offset,
+            )
+        name = self._topics.by_id(topic_id).name
+        return [
+            MessageStateReader(self._work(group).part(topic_id, partition), name).read(offset)
+            for group in self._groups.reading(topic_id)
+        ]
+
+    def group_messages(self, request: GroupMessages) -> GroupMessagesReply:
+        """Return a page of a group's messages. Raises UnknownGroupError, UnknownTopicError, InvalidRequestError."""
+        group = self._groups.named(full_group_name(request.group))
+        words = check_states(request.states)
+        only = None if request.topic is None else self._topics.named(full_name(request.topic)).id
+        begin = request.place or (0, 0, 0)
+        found: list[MessageState] = []
+        parts = self._work(group).parts
+        for topic_id, index in sorted(parts):
+            if (topic_id, index) < begin[:2] or (only is not None and topic_id != only):
+                continue
+            start = begin[2] if (topic_id, index) == begin[:2] else 0
+            reader = MessageStateReader(parts[topic_id, index], self._topics.by_id(topic_id).name)
+            found += reader.page(words, start, request.limit - len(found))
+            if len(found) == request.limit:
+                return GroupMessagesReply(found, (topic_id, index, found[-1].offset + 1))
+        return GroupMessagesReply(found)
+
     # -- what others change ----------------------------------------------------------------------------------------
 
     def group_changed(self, group: Group, before: Group) -> None:
@@ -122,7 +192,7 @@ class Queues:
         for topic in self._topics.all():
             for one in topic.partitions:
                 try:
-                    if is_there(self._services, one.delivery):
+                    if (topic.id, one.index) in self._made or is_there(self._services, one.delivery):
                         there.append(one.delivery)
                 except OSError as error:
                     self._take(OpenedDelivery(one.delivery, storage_error(error, f"opening {one.delivery.folder}")))

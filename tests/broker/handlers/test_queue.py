@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import trio
-import trio.testing
 from tests.helpers.raw_peer import RawPeer
 from tests.helpers.running_broker import running_broker
 
@@ -15,9 +14,15 @@ from tidelog.protocol.messages import (
     AcquireReply,
     Cancel,
     CancelReply,
+    DescribeGroups,
+    DescribeGroupsReply,
     Grant,
+    GroupMessages,
+    GroupMessagesReply,
     JoinGroup,
     JoinGroupReply,
+    MessageStates,
+    MessageStatesReply,
     Produce,
     ProduceReply,
     Settle,
@@ -127,3 +132,73 @@ async def test_a_cancelled_acquire_is_answered_empty_and_takes_nothing() -> None
         assert cancelled.withdrawn
         await produce(other, topic_id, b"a")
         assert leased(await other.ask(acquire_of(joined, topic_id, 8))) == [(0, b"a")]
+
+
+async def states(peer: RawPeer, topic_id: int, offset: int) -> list[tuple[str, str, int]]:
+    """What each group makes of a message: its name, the state, the attempts."""
+    reply = (await peer.ask(MessageStates(topic_id, 0, offset))).message
+    assert isinstance(reply, MessageStatesReply)
+    return [(one.group, one.state, one.attempts) for one in reply.states]
+
+
+async def test_states_of_messages_are_told() -> None:
+    """One message in every group, and the messages of a group page by page."""
+    async with running_broker() as running:
+        peer = await running.greeted()
+        topic_id = await running.topic(peer)
+        joined = await join(peer, topic_id)
+        await join(peer, topic_id, "other")
+        await produce(peer, topic_id, *(b"%d" % number for number in range(8)))
+        (grant,) = grants(await peer.ask(acquire_of(joined, topic_id, max_records=5)))
+        for number, (what, span) in enumerate(
+            [
+                (Settling.ACCEPT, (0, 1)),
+                (Settling.REJECT, (1, 2)),
+                (Settling.RELEASE, (2, 3)),
+                (Settling.RETURN, (3, 4)),
+            ]
+        ):
+            assert await settle(peer, settle_of(joined, grant, what, span, number=number + 1)) == [None]
+        found = [(await states(peer, topic_id, offset))[0] for offset in range(6)]
+        assert found == [
+            ("g", "acknowledged", 0),
+            ("g", "rejected", 1),
+            ("g", "waiting", 1),
+            ("g", "available", 0),
+            ("g", "leased", 0),
+            ("g", "available", 0),
+        ]
+        assert (await states(peer, topic_id, 0))[1] == ("other", "available", 0)
+        pages: list[list[tuple[int, str]]] = []
+        place = None
+        while not pages or place is not None:
+            request = GroupMessages("g", ["available", "waiting"], place=place, limit=2)
+            reply = (await peer.ask(request)).message
+            assert isinstance(reply, GroupMessagesReply)
+            pages.append([(one.offset, one.state) for one in reply.messages])
+            place = reply.place
+        assert pages == [
+            [(2, "waiting"), (3, "available")],
+            [(5, "available"), (6, "available")],
+            [(7, "available")],
+        ]
+
+
+async def test_a_group_is_described() -> None:
+    """Where it stands, who its members are, and what was counted."""
+    async with running_broker() as running:
+        peer = await running.greeted()
+        topic_id = await running.topic(peer)
+        joined = await join(peer, topic_id)
+        await produce(peer, topic_id, *(b"%d" % number for number in range(8)))
+        (grant,) = grants(await peer.ask(acquire_of(joined, topic_id, max_records=5)))
+        assert await settle(peer, settle_of(joined, grant, Settling.ACCEPT, (0, 2))) == [None]
+        reply = (await peer.ask(DescribeGroups(["g"], True))).message
+        assert isinstance(reply, DescribeGroupsReply)
+        (info,) = reply.groups
+        ((part,),) = [topic.partitions for topic in info.topics]
+        assert (part.floor, part.end_offset, part.available, part.leased) == (2, 8, 3, 3)
+        assert part.oldest_unsettled_us > 0
+        assert [(one.member, one.client, one.leased) for one in info.members] == [(7, "test 1", 3)]
+        assert info.counters["tidelog_queue_acquired_messages_total"] == 5
+        assert info.counters["tidelog_queue_accepted_messages_total"] == 2

@@ -1,0 +1,122 @@
+"""What a group makes of single messages: the state of one, and pages of those that are in some states.
+
+A page costs what is on it, not what the partition holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ...protocol.delivery_states import DeliveryState
+from ...protocol.errors import InvalidRequestError
+from ...protocol.messages import MessageState
+from ...protocol.topic_name import short_name
+from ..delivery.lease import Lease
+from ..delivery.offset_set import OffsetSet, lowest, set_of
+from ..delivery.queue_state import QueueState
+from .group_partition import GroupPartition
+
+SETTLED_WORDS = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.REJECTED, DeliveryState.DAMAGED})
+
+
+def check_states(words: Iterable[str]) -> frozenset[DeliveryState]:
+    """Return the states of words. Raises InvalidRequestError."""
+    known = {state.value: state for state in DeliveryState}
+    found: set[DeliveryState] = set()
+    for word in words:
+        if word not in known:
+            raise InvalidRequestError(f"expected states ({', '.join(known)}), found {word!r}")
+        found.add(known[word])
+    return frozenset(found)
+
+
+class MessageStateReader:
+    """One group in one partition, asked about messages."""
+
+    def __init__(self, part: GroupPartition, topic: str) -> None:
+        self._part = part
+        self._topic = short_name(topic)
+        self._state = part.state
+        self._visible = part.partition.visible_offset
+        self._start = part.partition.start_offset
+        self._begin = part.begin_offset
+
+    def read(self, offset: int, leases: Iterable[Lease] | None = None) -> MessageState:
+        """Return the state of one message; `leases` are those that may hold it, by default all."""
+        part, state = self._part, self._state
+        info = MessageState(
+            part.group_name, part.partition.index, offset, DeliveryState.AVAILABLE.value, topic=self._topic
+        )
+        if offset < self._begin:
+            info.state = DeliveryState.BEFORE_START.value
+        elif offset < self._start:
+            info.state = DeliveryState.EXPIRED_BY_RETENTION.value
+        elif state is not None and offset < state.frontier:
+            self._fill(state, info, state.leases.values() if leases is None else leases)
+        return info
+
+    def _fill(self, state: QueueState, info: MessageState, leases: Iterable[Lease]) -> None:
+        offset, marks = info.offset, state.marks
+        if offset not in state.open:
+            marks = state.rejected
+            word = DeliveryState.ACKNOWLEDGED
+            if offset in state.damaged:
+                word = DeliveryState.DAMAGED
+            elif offset in marks.offsets:
+                word = DeliveryState.REJECTED
+            info.state = word.value
+        elif offset in state.suspects:
+            info.state = DeliveryState.SUSPECT.value
+        elif (wait := state.waiting.find(offset)) is not None:
+            info.state, info.due_us = DeliveryState.WAITING.value, wait.wall_us
+        elif offset not in state.ready:
+            lease = next(lease for lease in leases if offset in lease.left)
+            info.state, info.due_us, info.member = DeliveryState.LEASED.value, lease.wall_deadline_us, lease.member
+            info.attempts += offset in lease.handed
+        mark = marks.get(offset)
+        info.attempts += mark.attempts
+        info.error = mark.error
+
+    def page(self, words: Collection[DeliveryState], start: int, limit: int) -> list[MessageState]:
+        """Return the first messages from `start` on that are in one of these states, at most `limit`."""
+        offsets = lowest(self._offsets(words, start, limit), limit)
+        state = self._state
+        leases = [] if state is None else [one for one in state.leases.values() if not one.left.isdisjoint(offsets)]
+        return [self.read(offset, leases) for offset in offsets]
+
+    def _offsets(self, words: Collection[DeliveryState], start: int, limit: int) -> OffsetSet:
+        """Return what of these states lies from `start` on; of those never leased no more than `limit`."""
+        state, low = self._state, max(self._begin, self._start, start)
+        frontier = low if state is None else max(low, state.frontier)
+        found = OffsetSet()
+        if DeliveryState.BEFORE_START in words:
+            first = max(self._start, start)
+            found |= _range(first, min(self._begin, first + limit))
+        if state is not None:
+            behind = _range(low, state.frontier)
+            found |= behind & self._known(state, words, behind)
+        if DeliveryState.AVAILABLE in words:
+            found |= _range(frontier, min(self._visible, frontier + limit))
+        return found
+
+    def _known(self, state: QueueState, words: Collection[DeliveryState], behind: OffsetSet) -> OffsetSet:
+        parts = {
+            DeliveryState.AVAILABLE: state.ready,
+            DeliveryState.SUSPECT: state.suspects,
+            DeliveryState.WAITING: state.waiting.offsets,
+            DeliveryState.REJECTED: state.rejected.offsets,
+            DeliveryState.DAMAGED: state.damaged,
+        }
+        found = OffsetSet()
+        for word in words:
+            if word in parts:
+                found |= parts[word]
+            elif word is DeliveryState.LEASED:
+                found |= state.open - state.ready - state.suspects - state.waiting.offsets
+            elif word is DeliveryState.ACKNOWLEDGED:
+                found |= behind - state.open - state.rejected.offsets - state.damaged
+        return found
+
+
+def _range(start: int, end: int) -> OffsetSet:
+    return set_of([(start, end)]) if start < end else OffsetSet()
