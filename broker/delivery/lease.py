@@ -51,7 +51,7 @@ class Lease:
         "wall_deadline_us",
     )
 
-    def __init__(self, number: int, member: int, left: OffsetSet, duration_us: int) -> None:
+    def __init__(self, number: int, member: int, left: OffsetSet, duration_us: int, *, is_alone: bool) -> None:
         self.id = number
         self.member = member
         self.left = left
@@ -68,8 +68,14 @@ class Lease:
         """When it ends, on the monotonic clock; set by `QueueState.resume` after a start."""
         self.wall_deadline_us = 0
         """The same as it is recorded."""
-        self.is_alone = False
+        self.is_alone = is_alone
         """Whether it holds suspects, beside which its member holds nothing else."""
+
+    def run(self, term_us: int, wall_deadline_us: int, monotonic_us: int) -> None:
+        """Run from now on for a time."""
+        self.term_us = term_us
+        self.wall_deadline_us = wall_deadline_us
+        self.deadline_us = monotonic_us + term_us
 
     def __repr__(self) -> str:
         return f"<Lease {self.id:#x} of member {self.member:#x}, {len(self.left)} left, until {self.deadline_us}>"

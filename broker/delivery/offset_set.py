@@ -104,11 +104,10 @@ def lowest(offsets: OffsetSet, count: int) -> OffsetSet:
 
 
 def below(offsets: OffsetSet, end: int) -> OffsetSet:
-    """Return the offsets below `end`."""
-    if not offsets or offsets.max() < end:
-        return offsets
+    """Return the offsets below `end`, as a set of its own."""
     kept = offsets.copy()
-    kept.remove_range(end, offsets.max() + 1)
+    if kept and kept.max() >= end:
+        kept.remove_range(end, kept.max() + 1)
     return kept
 
 

@@ -181,12 +181,11 @@ def _thawed(packed: PackedGroup) -> QueueState:
         state.waiting.add(_set(wait.offsets), 0, wait.wall_us, wait.delay_us)
     state.open |= state.waiting.offsets
     for one in packed.leases:
-        lease = Lease(one.id, one.member, _set(one.left), one.duration_us)
+        lease = Lease(one.id, one.member, _set(one.left), one.duration_us, is_alone=one.is_alone)
         lease.handed = _set(one.handed)
         lease.handed_us = one.handed_us
         lease.term_us = one.term_us
         lease.wall_deadline_us = one.wall_deadline_us
-        lease.is_alone = one.is_alone
         state.leases[lease.id] = lease
         state.open |= lease.left
     state.deadlines.rebuild()

@@ -111,10 +111,8 @@ class QueueState:
 
     def next_due_us(self) -> int | None:
         """Return when a lease ends or something that waits is due, on the monotonic clock, or None."""
-        ends_us, due_us = self.deadlines.next_us(), self.waiting.next_due_us()
-        if ends_us is None or due_us is None:
-            return due_us if ends_us is None else ends_us
-        return min(ends_us, due_us)
+        dues = (self.deadlines.next_us(), self.waiting.next_due_us())
+        return min([due_us for due_us in dues if due_us is not None], default=None)
 
     # -- what time does --------------------------------------------------------------------------------------------
 
@@ -153,10 +151,8 @@ class QueueState:
         offsets = event.offsets
         if not offsets:
             return
-        lease = Lease(event.lease, event.member, offsets, event.duration_us)
-        lease.wall_deadline_us = event.time_us
-        lease.deadline_us = now.monotonic_us + event.duration_us
-        lease.is_alone = Flag.ALONE in event.flags
+        lease = Lease(event.lease, event.member, offsets, event.duration_us, is_alone=Flag.ALONE in event.flags)
+        lease.run(event.duration_us, event.time_us, now.monotonic_us)
         self._see(offsets)
         self.open |= offsets
         self._take_out(offsets)
@@ -194,9 +190,7 @@ class QueueState:
     def _renewed(self, event: Event, now: Moment) -> None:
         lease = self.leases.get(event.lease)
         if lease is not None:
-            lease.term_us = event.duration_us
-            lease.wall_deadline_us = event.time_us
-            lease.deadline_us = now.monotonic_us + event.duration_us
+            lease.run(event.duration_us, event.time_us, now.monotonic_us)
             self.deadlines.put(lease)
 
     def _damaged(self, offsets: OffsetSet) -> None:
@@ -287,7 +281,7 @@ class QueueState:
         if lost:
             self._forget(self.open - below(self.open, end))
             self.rejected.drop(self.rejected.offsets - below(self.rejected.offsets, end))
-            self.damaged = below(self.damaged, end).copy()
+            self.damaged = below(self.damaged, end)
             self.frontier = end
             self.begin = min(self.begin, end)
         return lost
@@ -307,22 +301,27 @@ class QueueState:
 
     def check(self) -> None:
         """Derive again what must hold; for tests."""
-        self.waiting.check()
-        self.marks.check()
-        self.rejected.check()
-        self.deadlines.check()
-        leased = OffsetSet()
-        for lease in self.leases.values():
-            assert lease.left, "a lease ends with its last message"
-            assert lease.handed <= lease.left
-            assert leased.isdisjoint(lease.left), "one live lease a message"
-            leased |= lease.left
-        parts = (leased, self.ready, self.suspects, self.waiting.offsets)
-        assert sum(map(len, parts)) == len(self.open), "every open message is in one state"
-        assert all(part <= self.open for part in parts)
-        assert not self.open or (self.begin <= self.open.min() and self.open.max() < self.frontier)
-        assert self.begin <= self.floor <= self.frontier
-        assert self.marks.offsets <= self.open
-        assert self.suspects == self.marks.suspects_in(self.ready | self.suspects)
-        assert self.open.isdisjoint(self.rejected.offsets)
-        assert self.open.isdisjoint(self.damaged)
+        check_state(self)
+
+
+def check_state(state: QueueState) -> None:
+    """Derive again what must hold of a state."""
+    state.waiting.check()
+    state.marks.check()
+    state.rejected.check()
+    state.deadlines.check()
+    leased = OffsetSet()
+    for lease in state.leases.values():
+        assert lease.left, "a lease ends with its last message"
+        assert lease.handed <= lease.left
+        assert leased.isdisjoint(lease.left), "one live lease a message"
+        leased |= lease.left
+    parts = (leased, state.ready, state.suspects, state.waiting.offsets)
+    assert sum(map(len, parts)) == len(state.open), "every open message is in one state"
+    assert all(part <= state.open for part in parts)
+    assert not state.open or (state.begin <= state.open.min() and state.open.max() < state.frontier)
+    assert state.begin <= state.floor <= state.frontier
+    assert state.marks.offsets <= state.open
+    assert state.suspects == state.marks.suspects_in(state.ready | state.suspects)
+    assert state.open.isdisjoint(state.rejected.offsets)
+    assert state.open.isdisjoint(state.damaged)
