@@ -24,6 +24,8 @@ class OpenedDelivery:
     delivery: PartitionDelivery
     result: DeliveryLog | TidelogError
     lost: list[DamagedRange] = field(default_factory=list[DamagedRange])
+    is_made: bool = False
+    """Whether it is known to have been there; else a start that was killed may have left its name unsynced."""
     is_missing: bool = False
     """Whether it is known to have been there, and was not: made anew, empty."""
 
@@ -51,8 +53,9 @@ def open_deliveries(
         fold = DeliveryFold(delivery.bound)
         folds.append(fold)
         specs.append(LogSpec(delivery.folder, delivery.log_id, settings, epoch, fold, delivery.title))
-        missing = (delivery.topic_id, delivery.index) in made and not holds_log(services.files, delivery.folder)
-        opened.append(OpenedDelivery(delivery, _UNOPENED, is_missing=missing))
+        is_made = (delivery.topic_id, delivery.index) in made
+        missing = is_made and not holds_log(services.files, delivery.folder)
+        opened.append(OpenedDelivery(delivery, _UNOPENED, is_made=is_made, is_missing=missing))
     # The wall clock, not the broker's time: a worker must not move that on beside the loop.
     logs = Log.open_many(services.files, specs, now_us=services.time.wall_us())
     for one, fold, log in zip(opened, folds, logs, strict=True):
@@ -62,7 +65,7 @@ def open_deliveries(
 
 def _settled(services: Services, one: OpenedDelivery, log: Log, fold: DeliveryFold) -> DeliveryLog | TidelogError:
     try:
-        if log.recovery.is_new or one.is_missing:
+        if one.is_missing or not one.is_made:
             services.files.sync_folder(f"{PARTITIONS_FOLDER}/{one.delivery.topic_id}-{one.delivery.index}")
     except OSError as error:
         log.close(clean=False)
