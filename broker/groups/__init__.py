@@ -4,7 +4,7 @@ What becomes of their messages is `delivery` and `queues`; this package leases n
 """
 
 from .administration import Joined
-from .details import GroupDetails, GroupDetailsSource, RecordedDetails
+from .details import GroupDetails, GroupDetailsSource
 from .group import Group
 from .registry import Groups, Observer
 from .settings import GroupDefaults, QueueSettings
@@ -18,5 +18,4 @@ __all__ = [
     "Joined",
     "Observer",
     "QueueSettings",
-    "RecordedDetails",
 ]

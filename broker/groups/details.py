@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ...protocol.messages import GroupPartitionInfo, GroupTopicInfo, MemberInfo
+from ...protocol.messages import GroupTopicInfo, MemberInfo
 from ..deferred import Deferred
-from ..topics import Topics
 from .group import Group
 
 
@@ -31,27 +30,3 @@ class GroupDetailsSource(Protocol):
     def details(self, group: Group) -> GroupDetails | Deferred[GroupDetails]:
         """Return where a group stands; deferred while an idle one is loaded."""
         ...
-
-
-class RecordedDetails:
-    """Knows of a group what is recorded of it: where it began."""
-
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
-
-    def details(self, group: Group) -> GroupDetails:
-        """Return where a group began."""
-        topics = [self._topics.by_id(topic_id) for topic_id in group.topic_ids]
-        return GroupDetails(
-            [
-                GroupTopicInfo(
-                    topic.id,
-                    topic.name,
-                    [
-                        GroupPartitionInfo(one.index, group.begin(topic.id, one.index).offset, one.visible_offset)
-                        for one in topic.partitions
-                    ],
-                )
-                for topic in topics
-            ]
-        )

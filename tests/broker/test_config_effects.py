@@ -51,9 +51,17 @@ from tests.helpers.config_effects import (
     within_real_time,
 )
 from tests.helpers.dedup_effects import ids_kept, sent_twice
+from tests.helpers.group_effects import (
+    backoff_setting,
+    error_kept,
+    group_setting,
+    second_group,
+    settled_events_removed,
+)
 
 from tidelog.broker import background
 from tidelog.broker.config.problems import keys_of
+from tidelog.broker.config.sections import BackoffSection
 
 EFFECTS: dict[str, tuple[Observation, Given, object, object]] = {
     "broker.listen": (port_listened_on, {"listen": "127.0.0.2:0"}, "127.0.0.1", "127.0.0.2"),
@@ -108,9 +116,45 @@ EFFECTS: dict[str, tuple[Observation, Given, object, object]] = {
     "archive.request_timeout": (timeout_of_the_store, {"request_timeout": "1s"}, "30s", "1s"),
     "archive.max_backoff": (longest_backoff, {"max_backoff": "1m"}, 300_000_000, 60_000_000),
     "archive.cache_bytes": (bytes_at_hand, {"cache_bytes": 0}, 1 << 30, 0),
+    "delivery.visibility_timeout": (
+        group_setting("visibility_timeout_us"),
+        {"visibility_timeout": "5s"},
+        30_000_000,
+        5_000_000,
+    ),
+    "delivery.max_attempts": (group_setting("max_attempts"), {"max_attempts": 9}, 4, 9),
+    "delivery.backoff": (backoff_setting("kind"), {"backoff": {"kind": "linear"}}, "exponential", "linear"),
+    "delivery.max_in_flight": (group_setting("max_in_flight"), {"max_in_flight": 8}, None, 8),
+    "delivery.max_error_bytes": (within(error_kept), {"max_error_bytes": "1KiB"}, 4_106, 2_058),
+    "delivery.max_groups": (within(second_group), {"max_groups": 1}, None, "GROUP_LIMIT"),
+    "trace.retention": (settled_events_removed, {"retention": "1h"}, False, True),
     "logging.level": (lines_logged, {"level": "warning"}, "2", ""),
     "logging.format": (lines_logged, {"format": "json"}, "2", "{"),
 }
+
+
+BACKOFF = {
+    "kind": ("linear", "kind", "exponential", "linear"),
+    "initial": ("5s", "initial_us", 1_000_000, 5_000_000),
+    "max": ("5m", "max_us", 600_000_000, 300_000_000),
+    "multiplier": (3.5, "multiplier_thousandths", 2_000, 3_500),
+    "jitter": (0, "jitter_percent", 20, 0),
+}
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("key", BACKOFF)
+async def test_a_key_of_the_backoff_does_what_it_says(key: str, tmp_path: Path) -> None:
+    """Each part of `delivery.backoff` is in force for a group that says nothing."""
+    changed, name, expected_by_default, expected = BACKOFF[key]
+    observe = backoff_setting(name)
+    assert await observe({}, tmp_path) == expected_by_default
+    assert await observe({"delivery": {"backoff": {key: changed}}}, tmp_path) == expected
+
+
+def test_every_part_of_the_backoff_is_tried() -> None:
+    """The table above leaves no part out."""
+    assert set(BACKOFF) == {field.alias or name for name, field in BackoffSection.model_fields.items()}
 
 
 def test_every_key_has_an_effect() -> None:
@@ -127,7 +171,7 @@ async def test_a_key_does_what_it_says(
     observe, changed, expected_by_default, expected = EFFECTS[key]
     section = key.split(".")[0]
     monkeypatch.chdir(tmp_path)
-    if key == "log.retention":  # hours pass: ten heartbeats a second would take long
+    if key in ("log.retention", "trace.retention"):  # hours pass: ten heartbeats a second would take long
         monkeypatch.setattr(background, "HEARTBEAT_US", 60_000_000)
     assert await observe({}, tmp_path) == expected_by_default
     for left in tmp_path.iterdir():

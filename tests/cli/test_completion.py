@@ -91,3 +91,13 @@ def test_the_topics_there_are_are_offered(tidelog: CommandLine, topic: str) -> N
 def test_without_a_broker_nothing_is_offered(tidelog: CommandLine) -> None:
     """Tab shows no error and waits for nobody when no broker is there."""
     assert answered(tidelog, "tidelog consume ", url="127.0.0.1:1", starts=True) == []
+
+
+def test_the_groups_there_are_are_offered(tidelog: CommandLine, topic: str) -> None:
+    """The names of groups are asked from the broker, wherever a command takes one; topics where it takes those."""
+    name = f"complete-{topic}"
+    tidelog.run("groups", "create", name, "--topic", topic)
+    for verb in ("describe", "set", "reset", "delete", "messages"):
+        assert answered(tidelog, f"tidelog groups {verb} complete-{topic}") == [name]
+    assert answered(tidelog, f"tidelog groups create other --topic {topic}")[0] == topic
+    assert answered(tidelog, "tidelog groups describe nothing-begins-so") == []
