@@ -12,11 +12,13 @@ from ...protocol.durability import Durability
 from ...protocol.limits import MIB
 from ..delivery.events import Event, encode_event
 from ..delivery.fold import DeliveryFold
+from ..delivery.offset_set import OffsetSet
 from ..group_commit import Done
 from ..services import Services
 from ..storage.log import Log
 from ..storage.settings import LogSettings
 from ..upkeep import URGENT_BYTES
+from .own_retries import OwnRetries
 
 DELIVERY_FOLDER = "delivery"
 DELIVERY_KIND = 3
@@ -43,6 +45,8 @@ class DeliveryLog:
     def __init__(self, log: Log, fold: DeliveryFold, services: Services) -> None:
         self.log = log
         self.fold = fold
+        self.own_retries = OwnRetries()
+        """What leased messages say of their retries."""
         self._services = services
         self._bytes_until_upkeep = URGENT_BYTES
 
@@ -62,6 +66,19 @@ class DeliveryLog:
             services.upkeep.urge(self.log)
         else:
             services.upkeep.touch(self.log)
+
+    def load_retries(self, messages: Log) -> None:
+        """Read what leased messages say of their retries; may wait for the disk."""
+        leased = OffsetSet()
+        for state in self.fold.states.values():
+            for lease in state.leases.values():
+                leased |= lease.left
+        self.own_retries.load(messages, leased)
+
+    def forget_retries(self) -> None:
+        """Keep nothing of that where nothing is leased."""
+        if self.own_retries and not any(state.leases for state in self.fold.states.values()):
+            self.own_retries.clear()
 
     def wait(self, word: Durability, done: Done) -> None:
         """Call `done` once all that was recorded is as durable as `word` says, with an error if it cannot be."""

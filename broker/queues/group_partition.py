@@ -36,7 +36,6 @@ from ..timers import Timer
 from ..watches import Wake
 from .counters import Counters
 from .leased_batches import LeasedBatches, find_batches, slices_of
-from .own_retries import OwnRetries
 from .surroundings import Surroundings
 
 PREPARATIONS = 32
@@ -91,7 +90,6 @@ class GroupPartition:
 
     def __init__(self, owner: Owner, partition: Partition, around: Surroundings) -> None:
         self.partition = partition
-        self.own_retries = OwnRetries()
         self.leased = 0
         """Messages leased now."""
         self._owner = owner
@@ -202,8 +200,8 @@ class GroupPartition:
 
         Raises what keeps it from being recorded.
         """
-        state = self.state
-        if state is None:
+        state, log = self.state, self.partition.delivery.log
+        if state is None or log is None:
             if not self._begin.not_before_us:
                 self._around.open_delivery(self.partition.delivery)
             return None
@@ -219,7 +217,7 @@ class GroupPartition:
             return None
         choice, now = batches.choice, self._around.now()
         for batch in batches.with_retries:
-            self.own_retries.note(batch, state.floor)
+            log.own_retries.note(batch, min(one.floor for one in log.fold.states.values()))
         lease = self._around.next_lease()
         event = acquired(
             self._owner.group.id,
@@ -339,7 +337,9 @@ class GroupPartition:
         self._owner.available(self)
 
     def _policies(self, start: int, end: int) -> Iterable[tuple[int, int, RetryPolicy]]:
-        return self.own_retries.parts(start, end, self._owner.group.settings.retry)
+        log = self.partition.delivery.log
+        assert log is not None, "who has leases has a log"
+        return log.own_retries.parts(start, end, self._owner.group.settings.retry)
 
     def _count_hand_overs(self, state: QueueState, events: Iterable[Event]) -> None:
         """Count what is handed over by these events and was not before: told, or taken from how it was settled."""
@@ -454,7 +454,6 @@ class GroupPartition:
     def rebind(self) -> None:
         """The delivery log was opened, or opened anew: go on with what it says."""
         self._state = None
-        self.own_retries.clear()
         if self.state is None:
             self._set_leased(0)
 
@@ -494,8 +493,9 @@ class GroupPartition:
         for lease, member in leases.items():
             if lease not in state.leases:
                 self._owner.lease_over(member, lease)
-        if leases and not state.leases and self.own_retries:
-            self.own_retries.clear()
+        log = self.partition.delivery.log
+        if leases and not state.leases and log is not None:
+            log.forget_retries()
 
     def _count_leased(self) -> None:
         state = self._state

@@ -1,7 +1,7 @@
 """Messages with a retry policy of their own: what the `retry` column of their batch says, over the group's policy.
 
-The column is read when a message is leased, and again at a start for those that are leased then; it is kept while the
-lease runs, since it may lie cold when the lease ends.
+The column is read when a message is leased, and again at a start for those that are leased then; it is kept while
+leases run, since it may lie cold when one ends.
 """
 
 from __future__ import annotations
@@ -11,17 +11,24 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ...protocol.batch import HEADER_BYTES, decode_routing
+from ...protocol.batch import HEADER_BYTES, Attributes, decode_routing
 from ...protocol.columns import RETRY
+from ...protocol.errors import TidelogError
 from ...protocol.retries import NO_JITTER, NO_RETRY, BackoffCode
+from ..delivery.acquiring import Choice
 from ..delivery.backoff import Backoff, BackoffKind, RetryPolicy
-from .leased_batches import LeasedBatch
+from ..delivery.offset_set import OffsetSet, below
+from ..storage.log import Log
+from .leased_batches import LeasedBatch, find_batches
 
 ROUTING_BYTES = 40
 """At most so many bytes of routing columns a record lie before the payload."""
 
 MILLISECOND_US = 1_000
 
+
+ALL_BYTES = 1 << 62
+MAX_OFFSET = 1 << 62
 
 SWEEP_AT = 4_096
 """So many runs are kept before those of settled messages are looked for."""
@@ -46,8 +53,28 @@ class OwnRetries:
                 self._starts.insert(place, run[0])
                 self._runs.insert(place, run)
         if len(self._runs) > SWEEP_AT:
-            self._runs = [run for run in self._runs if run[1] > floor]
-            self._starts = [run[0] for run in self._runs]
+            self.keep(floor, MAX_OFFSET)
+
+    def load(self, log: Log, leased: OffsetSet) -> None:
+        """Read what these messages say; may wait for the disk. What cannot be read says nothing."""
+        while leased:
+            try:
+                found = find_batches(
+                    log, Choice(leased), max_bytes=ALL_BYTES, upto=log.end_offset, may_wait=True
+                ).batches
+            except TidelogError:
+                return
+            if not found:
+                return
+            for batch in found:
+                if batch.attributes & Attributes.RETRY:
+                    self.note(batch, 0)
+            leased = leased - below(leased, found[-1].end_offset)
+
+    def keep(self, start: int, end: int) -> None:
+        """Keep nothing of messages outside of a range."""
+        self._runs = [run for run in self._runs if run[1] > start and run[1] <= end]
+        self._starts = [run[0] for run in self._runs]
 
     def clear(self) -> None:
         """Keep nothing."""

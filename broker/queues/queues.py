@@ -244,6 +244,7 @@ class Queues:
         if isinstance(result, DeliveryLog):
             self._record_opened(opened)
             self._serve(result, max(result.log.epoch, delivery.messages().epoch))
+            result.load_retries(delivery.messages())  # before anything is served, or after an operator asked for it
         else:
             self._services.report(
                 "delivery log not opened", topic_id=delivery.topic_id, partition=delivery.index, why=result.message
