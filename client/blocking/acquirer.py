@@ -49,6 +49,9 @@ from .queue_desk import QueueDesk
 MAX_WAIT_S = 20.0
 """How long one Acquire waits in the broker."""
 
+PATTERN_WAIT_S = 2.0
+"""The same where topics may be made that the request does not name."""
+
 LATE_S = 10.0
 """How much longer than that until an answer is taken for lost, though the broker gives signs of life."""
 
@@ -87,6 +90,8 @@ class Acquirer:
         self._prefetch = Prefetch(plan.max_in_flight, 30.0)
         self._topics: dict[int, TopicEntry] = {}
         self._version = 0
+        self._is_outdated = False
+        """Whether a pattern may match more topics than are read."""
         self._asked: _Asked | None = None
         self._problem: TidelogError | None = None
         self._idle: Waiter | None = None
@@ -116,6 +121,8 @@ class Acquirer:
             self._open()
             while not self.is_stopped:
                 self._desk.tell()
+                if self._is_outdated:
+                    self._refresh(until)
                 found = self.batch_at_hand()
                 if found is not None or not self._advance(until):
                     return found
@@ -188,9 +195,9 @@ class Acquirer:
     def _join(self, metadata: MetadataReply, deadline: Deadline) -> None:
         """Open the group for the topics there are, making it if there is none."""
         entries = {entry.id: entry for entry, _partition in self._plan.subscription.places(metadata)}
-        self._version = metadata.version
-        if entries.keys() == self._topics.keys() and self.group is not None:
-            return
+        self._version, self._is_outdated = metadata.version, False
+        if not entries or (entries.keys() == self._topics.keys() and self.group is not None):
+            return  # nothing to read yet, or nothing new
         request = JoinGroup(
             self._plan.group, [*entries], self._desk.book.settles.member, self._plan.start, self._plan.settings
         )
@@ -255,8 +262,6 @@ class Acquirer:
                 raise problem
             else:
                 self._sleep(min(until, self._time.now() + self._backoff.pause(runtime.chance())))
-        elif self._version < 0:
-            self._refresh(until)
         return self._may_go_on(until)
 
     def _ask_ahead(self) -> None:
@@ -287,7 +292,8 @@ class Acquirer:
             count = self._prefetch.wanted(desk.book.buffered, desk.book.held, is_waited_for=is_waited_for)
             if not count or self._asked is not None or self._problem is not None:
                 return None
-            max_wait_us = min(int(MAX_WAIT_S * 1_000_000), limits.max_wait_us)
+            wait_s = PATTERN_WAIT_S if self._plan.subscription.is_pattern else MAX_WAIT_S
+            max_wait_us = min(int(wait_s * 1_000_000), limits.max_wait_us)
             request = Acquire(
                 group.id,
                 group.generation,
@@ -298,7 +304,7 @@ class Acquirer:
                 max_wait_us=max_wait_us,
                 hand_overs=desk.book.hand_overs(),
                 held=[lease.id for lease in desk.book] if desk.must_tell_held else None,
-                metadata_version=max(0, self._version),
+                metadata_version=self._version,
             )
             try:
                 call = connection.send(request, on_reply=self._answered)
@@ -341,7 +347,8 @@ class Acquirer:
         for problem in answer.errors:
             self._note(problem.topic_id, problem.partition, problem.error.error())
         if answer.metadata_version != self._version:
-            self._version = -1 if self._version else answer.metadata_version
+            self._version = answer.metadata_version
+            self._is_outdated = self._plan.subscription.is_pattern
         if asked is not None and asked.is_withdrawn and not self.is_pulling and answer.grants:
             self.give_back()
 

@@ -98,12 +98,17 @@ class QueueDesk:
 
     def settle(self, lease: HeldLease, offset: int, how: How, wait: bool, timeout: Timeout) -> runtime.Settled:
         """Take what the user said of one message."""
-        return self.settle_all(lease, [offset], how, wait, timeout)
+        return self._settle(lease, [offset], how, wait, timeout, is_batch=False)
 
     def settle_all(
         self, lease: HeldLease, offsets: list[int], how: How, wait: bool, timeout: Timeout
     ) -> runtime.Settled:
-        """Take what the user said of messages of one lease."""
+        """Take what the user said of a batch: of what is not settled of it."""
+        return self._settle(lease, offsets, how, wait, timeout, is_batch=True)
+
+    def _settle(
+        self, lease: HeldLease, offsets: list[int], how: How, wait: bool, timeout: Timeout, *, is_batch: bool
+    ) -> runtime.Settled:
         if runtime.is_forked(self.home):
             raise ForkedError("this message was leased before a fork; settle it in the parent, or by its lease_token")
         if wait:
@@ -111,7 +116,7 @@ class QueueDesk:
             timeout_seconds(timeout, self._timeout)
         with self.lock:
             self.look()
-            entry, conflicts = self.book.settle(lease, offsets, how)
+            entry, conflicts = self.book.settle(lease, offsets, how, is_batch=is_batch)
             serial = self.book.settles.last_serial
         self.attend()
         if not wait:

@@ -81,13 +81,18 @@ class LeaseBook:
             if conflicts:
                 self.counts["lost"] += conflicts
 
-    def settle(self, lease: HeldLease, offsets: list[int], how: How) -> tuple[Entry | None, int]:
+    def settle(
+        self, lease: HeldLease, offsets: list[int], how: How, *, is_batch: bool = False
+    ) -> tuple[Entry | None, int]:
         """Note what the user said of messages, or of a lease (a renewal): the entry that tells the broker, None if
-        there is nothing new to say, and how many were settled otherwise before."""
+        there is nothing new to say, and how many were settled otherwise before; of a batch it is only about the rest.
+        """
         self.gather()
         if how.what is Settling.RENEW:
             return (self.settles.add(lease, how, ()), 0) if lease.left and not lease.is_lost else (None, 1)
         fresh, conflicts = lease.settle(offsets, how.what)
+        if is_batch:
+            conflicts = 0
         self.counts["lost"] += conflicts
         return (self._enter(lease, how, fresh) if len(fresh) else None), conflicts
 

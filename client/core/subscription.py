@@ -46,6 +46,11 @@ class Subscription:
         shown, more = self._names[:MAX_SHOWN], len(self._names) - MAX_SHOWN
         return ", ".join(map(short_name, shown)) + (f" and {more:,} more" if more > 0 else "")
 
+    @property
+    def is_pattern(self) -> bool:
+        """Whether topics that are made later may be of it."""
+        return self._pattern is not None
+
     def question(self) -> Metadata:
         """Return the request that tells what exists."""
         return Metadata(None if self._pattern is not None else self._names)

@@ -18,7 +18,18 @@ import pytest
 from tidelog.client.blocking.groups import Groups
 
 from tests.client.fake_broker import FakeBroker
-from tidelog import AsyncClient, AsyncConsumer, AsyncProducer, AsyncReplay, Client, Consumer, Producer, Replay
+from tidelog import (
+    AsyncClient,
+    AsyncConsumer,
+    AsyncProducer,
+    AsyncQueue,
+    AsyncReplay,
+    Client,
+    Consumer,
+    Producer,
+    Queue,
+    Replay,
+)
 from tidelog.client.aio.archive import AsyncArchive
 from tidelog.client.aio.groups import AsyncGroups
 from tidelog.client.aio.topics import AsyncTopics
@@ -33,6 +44,7 @@ TWINS: dict[type, type] = {
     Consumer: AsyncConsumer,
     Groups: AsyncGroups,
     Producer: AsyncProducer,
+    Queue: AsyncQueue,
     Replay: AsyncReplay,
     Topics: AsyncTopics,
 }
