@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from .command import add_load_options, leave_on_sigterm
-from .comparison import Key, Row, comparison_table, rows_of
+from .comparison import Key, Row, Share, comparison_table, rows_of, shares_of
 from .result import Result
 from .targets import TARGETS
 
@@ -80,8 +80,8 @@ def turns(families: Sequence[str], peer_python: str) -> Iterator[list[Turn]]:
         yield [replace(turn, sizes=tuple(sorted(sizes))) for turn, sizes in group.items()]
 
 
-def measure(options: argparse.Namespace) -> tuple[list[Row], set[str]]:
-    """Run all rounds; return the rows, and the names of the systems."""
+def measure(options: argparse.Namespace) -> tuple[list[Row], list[Share], set[str]]:
+    """Run all rounds; return the rows, shares of our own figures, and the names of the systems."""
     ours: dict[Key, list[float]] = defaultdict(list)
     peers: dict[Key, list[float]] = defaultdict(list)
     labels: set[str] = set()
@@ -96,7 +96,7 @@ def measure(options: argparse.Namespace) -> tuple[list[Row], set[str]]:
                     side[result.figure, result.size, result.durability] += result.samples
                     labels.add(result.system)
                     print(f"round {number + 1}: {result.line()}", file=sys.stderr, flush=True)
-    return rows_of(ours, peers, options.families), labels
+    return rows_of(ours, peers, options.families), shares_of(ours), labels
 
 
 def machine() -> dict[str, object]:
@@ -118,12 +118,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     before = machine()
     try:
-        rows, labels = measure(options)
+        rows, shares, labels = measure(options)
     except RunError as error:
         print(f"no comparison: {error}", file=sys.stderr)
         return error.exit_code if error.exit_code > 0 else 1
     peer = next((label for label in labels if not label.startswith("tidelog")), "Kafka")
     print(comparison_table(rows, peer))
+    for share in shares:
+        print(f"\n{share.line}")
     if options.json is not None:
         kept = {
             "date": datetime.now(UTC).isoformat(timespec="minutes"),
@@ -132,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "rounds": options.rounds,
             "messages": options.messages,
             "rows": [row.as_json() for row in rows],
+            "shares": [share.line for share in shares],
         }
         options.json.write_text(json.dumps(kept, indent=1) + "\n")
     return 0

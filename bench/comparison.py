@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from .figures import FIGURES
 from .result import shown, table
-from .targets import TARGETS, Target
+from .targets import SHARES, TARGETS, Target
 
 Key = tuple[str, int, str]
 """Figure, size, durability."""
@@ -66,6 +66,37 @@ def rows_of(
         if target.family in chosen and mine and theirs:
             rows.append(Row(target, tuple(mine), tuple(theirs)))
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One figure of ours as a share of another one of the same rounds."""
+
+    figure: str
+    of: str
+    durability: str
+    least: float
+    ratios: tuple[float, ...]
+
+    @property
+    def line(self) -> str:
+        """Say it in words."""
+        middle = statistics.median(self.ratios)
+        spread = f"{middle:.2f} ({min(self.ratios):.2f} - {max(self.ratios):.2f})"
+        met = "met" if middle >= self.least else "not met"
+        return f"{self.figure} is {spread} of {self.of}, {self.durability}; target >= {self.least:g}: {met}"
+
+
+def shares_of(ours: Mapping[Key, Sequence[float]]) -> list[Share]:
+    """Pair our figures with those that they are to come near to, round by round."""
+    found: list[Share] = []
+    for (figure, size, durability), samples in ours.items():
+        other, least = SHARES.get(figure, ("", 0.0))
+        whole = ours.get((other, size, durability))
+        if whole:
+            ratios = tuple(part / all_ for part, all_ in zip(samples, whole, strict=True))
+            found.append(Share(figure, other, durability, least, ratios))
+    return found
 
 
 def comparison_table(rows: Iterable[Row], peer: str) -> str:

@@ -64,6 +64,10 @@ def _rates() -> list[Target]:
                 rows.append(
                     Target("consume", figure, size, durability, "consume", "consume_messages", PAGE_CACHE, wanted)
                 )
+    for figure, ratio in (("queue", 3.0), ("queue_beside", None), ("queue_nacks", None)):
+        rows.append(Target("queue", figure, 100, "synced", "queue", figure, PAGE_CACHE, ratio))
+        rows.append(Target("queue", figure, 100, "synced", "queue", figure, FLUSHED))
+        rows.append(Target("queue", figure, 100, "written", "queue", figure, PAGE_CACHE, ratio))
     return rows
 
 
@@ -82,7 +86,13 @@ def _waits() -> list[Target]:
     for name, ratio in (("deliver_p50", None), ("deliver_p99", 1.0)):
         rows.append(Target("deliver", name, 100, "synced", "deliver", name, PAGE_CACHE, ratio))
         rows.append(Target("deliver", name, 100, "synced", "deliver", name, FLUSHED))
+    for name, limit in (("queue_ack_p50", 300.0), ("queue_ack_p99", None)):
+        rows.append(Target("queue", name, 100, "synced", "queue", name, PAGE_CACHE, limit=limit))
+        rows.append(Target("queue", name, 100, "synced", "queue", name, FLUSHED))
     return rows
 
+
+SHARES = {"queue_beside": ("queue", 0.9)}
+"""Figures that are to be at least so much of another one of our own: what is beside them is not to disturb."""
 
 TARGETS = tuple(_rates() + _waits())

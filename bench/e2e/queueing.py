@@ -8,9 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.synchronize import Event
 
-from tidelog import Client
-from tidelog.client.blocking.queue import Queue
-from tidelog.client.blocking.queue_message import QueueMessage
+from tidelog import Client, Queue, QueueMessage
 
 from ..calling import percentiles_us
 from ..conditions import Conditions

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...protocol.errors import InvalidGroupError, NotFoundError, TimedOutError, UnknownGroupError
-from ...protocol.group_name import full_group_name
+from ...protocol.errors import NotFoundError, TimedOutError, UnknownGroupError
+from .completion import complete_group
 from .errors import OutputClosed, WrongUsage
 from .escaping import visible_bytes
 from .message_json import leased_fields
-from .options import DEFAULT_TIMEOUT_S, OutputFormat, parse_timeout_s
+from .options import DEFAULT_TIMEOUT_S, OutputFormat, parse_group, parse_timeout_s
 from .output import StandardOutput
 from .session import connected
 from .times import Bound, Position
@@ -57,18 +57,15 @@ class SettleMode(Enum):
     NONE = "none"
 
 
-def parse_group(text: str) -> str:
-    """Check a group's name and return it as typed. Raises ValueError."""
-    try:
-        full_group_name(text)
-    except InvalidGroupError as error:
-        raise ValueError(error.message) from None
-    return text
-
-
 Group = Annotated[
     str | None,
-    typer.Option("--group", parser=parse_group, metavar="G", help="Take messages of this group; made if it is new."),
+    typer.Option(
+        "--group",
+        parser=parse_group,
+        metavar="G",
+        autocompletion=complete_group,
+        help="Take messages of this group; made if it is new.",
+    ),
 ]
 Mode = Annotated[
     GroupMode | None,

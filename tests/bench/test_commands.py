@@ -22,6 +22,9 @@ FAMILIES = {
     "round-trip": {"round_trip_p50", "round_trip_p99"},
     "callers": {f"callers_{count}" for count in CALLERS},
     "deliver": {"deliver_p50", "deliver_p99"},
+    "queue": {"queue", "queue_beside", "queue_nacks", "queue_ack_p50", "queue_ack_p99"},
+    "queue-crowd": {"queue_acquire_p50", "queue_acquire_p99"},
+    "queue-holes": {"queue_holes_memory", "queue_holes_growth", "queue_holes_restart"},
     "restart": {"restart_after_kill"},
     "idle": {"idle_memory", "idle_cpu"},
 }
@@ -106,12 +109,29 @@ def wrong(self, **rest):
             yield message
 Consumer.messages = wrong
 """
+FORGETS = """
+from tidelog import QueueMessage
+ack = QueueMessage.ack
+QueueMessage.ack = lambda self, **rest: None if self.offset == 7 else ack(self, **rest)
+"""
+TWICE = """
+from tidelog import Queue
+messages = Queue.messages
+def wrong(self, *arguments):
+    for message in messages(self, *arguments):
+        yield message
+        if message.offset == 7:
+            yield message
+Queue.messages = wrong
+"""
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("bug", "family"),
     [
+        pytest.param(FORGETS, "queue", id="a message that is not acknowledged"),
+        pytest.param(TWICE, "queue", id="a message that is handed out twice"),
         pytest.param(LOSES, "lists", id="a value that is another"),
         pytest.param(DROPS, "send", id="a message that is not sent"),
         pytest.param(LIES, "round-trip", id="a wrong offset"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bench.compare import FAMILIES, turns
-from bench.comparison import comparison_table, rows_of
+from bench.comparison import comparison_table, rows_of, shares_of
 from bench.figures import FIGURES
 from bench.result import Result, results_table, shown
 from bench.targets import TARGETS
@@ -47,6 +47,14 @@ def test_a_comparison_is_a_table() -> None:
         "| send, synced | 100 B | 2.00 M/s | 1.00 M/s | send, page-cache | 2.00 (1.00 - 3.00)"
         " | >= 2 x Kafka's default | yes |"
     )
+
+
+def test_a_figure_is_a_share_of_another_of_the_same_rounds() -> None:
+    """With another group beside it a queue is to keep nine tenths, as the median of the rounds."""
+    ours = {("queue", 100, "synced"): [100.0, 200.0, 100.0], ("queue_beside", 100, "synced"): [95.0, 150.0, 91.0]}
+    (share,) = shares_of(ours)
+    assert share.line == "queue_beside is 0.91 (0.75 - 0.95) of queue, synced; target >= 0.9: met"
+    assert shares_of({("queue_beside", 100, "synced"): [1.0]}) == []
 
 
 def test_every_target_names_figures_that_exist() -> None:

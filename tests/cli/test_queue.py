@@ -251,3 +251,12 @@ def test_a_silence_ends_a_follower_with_3(tidelog: CommandLine, topic: str) -> N
     found = tidelog.run("consume", topic, "--group", group, "--mode", "queue", "--follow", "--timeout", "1s", code=3)
     assert (found.out, found.error) == (b"a\n", "tidelog: TIMED_OUT: expected a message within 1 s, found none")
     assert states(tidelog, topic, 1, group) == [("acknowledged", 0)]
+
+
+def test_the_name_of_a_group_is_offered(tidelog: CommandLine, topic: str) -> None:
+    """Tab after --group asks the broker."""
+    tidelog.run("groups", "create", f"offered-{topic}", "--topic", topic)
+    line = f"tidelog consume {topic} --group offered-{topic}"
+    words = line.split(" ")
+    asked = {"_TIDELOG_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    assert tidelog.run(environment=asked).out.decode().split() == [f"offered-{topic}"]

@@ -23,7 +23,7 @@ import msgspec
 from .history import SURVIVES, Bounds, Durability, Event, Fault
 from .payloads import origin_of
 
-What = Literal["ack", "nack", "reject", "return", "extend"]
+What = Literal["ack", "nack", "reject", "return", "suspect", "extend"]
 How = Literal["ok", "lost", "failed", "unknown"]
 EXPIRED, BEFORE_START = "expired-by-retention", "before-start"
 
@@ -47,7 +47,8 @@ class Published(Event, frozen=True, kw_only=True, tag="published"):
 
 
 class Handed(Event, frozen=True, kw_only=True, tag="handed"):
-    """A worker's code was given a message, as its `attempt`-th; the lease runs until `until_ns` (0: nobody said)."""
+    """A worker's code was given a message, as its `attempt`-th; the lease ran since `since_ns` and does until `until_ns`
+    (0: nobody said)."""
 
     group: str
     worker: str
@@ -56,6 +57,7 @@ class Handed(Event, frozen=True, kw_only=True, tag="handed"):
     offset: int
     lease: int
     attempt: int
+    since_ns: int = 0
     until_ns: int = 0
 
 

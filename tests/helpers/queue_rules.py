@@ -66,7 +66,9 @@ def settled_by_somebody(history: QueueHistory) -> Iterator[Violation]:
             continue
         wanted = next(what for what, state in SETTLED.items() if state == final.state)
         asked = any(each.what == wanted and history.how(each) in ("ok", "unknown") for each in timeline.asked)
-        if not asked and (final.state == "acknowledged" or not timeline.handed):
+        published = history.published.get(message)
+        unseen = published is not None and history.did(("killed",), published)
+        if not asked and (final.state == "acknowledged" or not (timeline.handed or unseen)):
             said = f"{message} is {final.state} in {group}, where nobody asked for it"
             yield Violation("settled_by_somebody", said)
 
@@ -115,7 +117,9 @@ def _may_have_ended(history: QueueHistory, timeline: Timeline, before: Handed, a
                 until_ns = max(until_ns, asked.until_ns)
     stopped = history.did(("killed", "died", "ended", "paused"), before, after, before.worker)
     moved = history.was_reset(before.group, before, after)
-    lost = history.may_be_lost(before.message, before)
+    # A lease is answered when it is written: a power loss takes it.
+    since_ns = before.since_ns or before.at_ns
+    lost = any(since_ns <= fault.at_ns <= after.at_ns for fault in history.faults if fault.kind == "power")
     return bool(stopped) or moved or lost or after.at_ns >= until_ns - LEASE_SLACK_NS
 
 
@@ -136,8 +140,14 @@ def stale_changes_nothing(history: QueueHistory) -> Iterator[Violation]:
                 yield Violation("stale_changes_nothing", f"{said} after {earlier.what}")
             for handed in timeline.handed:
                 gone = handed.lease > asked.lease and history.place(handed) < history.place(asked)
-                if gone and earlier is asked:
+                if gone and not _is_repeat(history, timeline, asked):
                     yield Violation("stale_changes_nothing", f"{said}, and it had gone to {handed.lease:#x}")
+
+
+def _is_repeat(history: QueueHistory, timeline: Timeline, asked: Asked) -> bool:
+    """Whether the same may have been done before: then it is answered as the first time."""
+    before = [each for each in timeline.of_lease(asked.lease) if history.place(each) < history.place(asked)]
+    return any(each.what == asked.what and history.how(each) in ("ok", "unknown") for each in before)
 
 
 def attempts_exact(history: QueueHistory) -> Iterator[Violation]:

@@ -16,6 +16,8 @@ from .account import Faults
 
 HEADS = ("WHAT", "CALLS", "SECONDS", "MSG/S", "MB/S", "P50 MS", "P90 MS", "P99 MS", "MAX MS")
 
+READ_BACK = "every reply verified, every message read back: none lost, repeated, reordered, altered or misplaced"
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
@@ -60,7 +62,12 @@ class Measured:
 
 
 def show(
-    out: StandardOutput, conditions: Conditions, measured: Sequence[Measured], faults: Faults, output: OutputFormat
+    out: StandardOutput,
+    conditions: Conditions,
+    measured: Sequence[Measured],
+    faults: Faults,
+    output: OutputFormat,
+    verified: str = READ_BACK,
 ) -> None:
     """Print the figures. Raises VerificationError, and prints no figure, where a message was not what it should be."""
     if faults.any:
@@ -75,7 +82,7 @@ def show(
         out.text("")
         out.table(HEADS, [_row(each, conditions.size) for each in measured])
         out.text("")
-        out.text("every reply verified, every message read back: none lost, repeated, reordered, altered or misplaced")
+        out.text(verified)
     out.flush()
 
 

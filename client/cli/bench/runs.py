@@ -1,11 +1,12 @@
-"""The three benchmarks from their beginning to their figures."""
+"""The benchmarks from their beginning to their figures."""
 
 from __future__ import annotations
 
+import secrets
 from array import array
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..options import OutputFormat
@@ -16,12 +17,20 @@ from .account import Faults
 from .crew import Crew
 from .load import Sending, read_back, shares_of
 from .payload import Payloads
+from .queueing import Queueing, bench_group
 from .reading import Follower, Reading
 from .report import Conditions, Measured, show
 from .topic import BenchTopic, bench_topic
 
 if TYPE_CHECKING:
     from ...blocking.client import Client
+
+LONE_MESSAGES = 1_000
+"""Acknowledged one after the other."""
+
+EACH_ONCE = (
+    "every message acknowledged once, and settled by the group's account: none lost, repeated, altered or misplaced"
+)
 
 FILL_BATCH = 1_000
 """Messages of a call that only fills the topic."""
@@ -110,6 +119,39 @@ def run_latency(plan: Plan, output: OutputFormat) -> None:
         Measured("deliver", len(delivered), crew.seconds, delivered),
     ]
     show(out, plan.conditions(topic, "single", sending.promised), measured, faults, output)
+
+
+def run_queue(plan: Plan, output: OutputFormat) -> None:
+    """Measure a queue group: each message acknowledged on its own, and then one alone."""
+    out = StandardOutput()
+    lone_messages = min(plan.messages, LONE_MESSAGES)
+    with plan.opened() as (client, topic), bench_group(client, topic) as group:
+        sending = _fill(plan, client, topic)
+        queueing = Queueing(client, topic, group, plan.messages, plan.batch, plan.timeout_s)
+        crew = Crew(plan.callers)
+        with progress(f"consuming {topic.name}", plan.messages) as advance:
+            crew.run(queueing.each, advance)
+        faults = queueing.compare(sending.payloads, sending.places)
+        few = replace(plan, messages=lone_messages, run=secrets.token_bytes(len(plan.run)))
+        sending = _fill(few, client, topic)
+        alone, lone = Crew(1), Queueing(client, topic, group, lone_messages, 1, plan.timeout_s)
+        with progress(f"acknowledging in {topic.name}", lone_messages) as advance:
+            alone.run(lone.lone, advance)
+        faults = faults + lone.compare(sending.payloads, sending.places)
+        if not faults.any:
+            lone.check_settled()
+    measured = [
+        Measured("consume", plan.messages, queueing.seconds, crew.took_ns),
+        Measured("acknowledge", lone_messages, alone.seconds, alone.took_ns),
+    ]
+    show(out, plan.conditions(topic, "messages", sending.promised), measured, faults, output, EACH_ONCE)
+
+
+def _fill(plan: Plan, client: Client, topic: BenchTopic) -> Sending:
+    sending = _sending(plan, client, topic, 1, FILL_BATCH, plan.durability)
+    with progress(f"producing to {topic.name}", plan.messages) as advance:
+        Crew(1).run(sending.many, advance)
+    return sending
 
 
 def _read_back(plan: Plan, client: Client, topic: BenchTopic, sending: Sending) -> Faults:

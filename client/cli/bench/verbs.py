@@ -1,4 +1,4 @@
-"""`tidelog bench produce|consume|latency`."""
+"""`tidelog bench produce|consume|latency|queue`."""
 
 from __future__ import annotations
 
@@ -211,6 +211,30 @@ def latency(
     run_latency(plan, output)
 
 
+def queue(
+    topic: Topic = None,
+    messages: Messages = None,
+    size: Size = None,
+    batch: ReadBatch = None,
+    callers: Callers = None,
+    partitions: Partitions = None,
+    keep: Keep = False,
+    url: Url = None,
+    output: Output = OutputFormat.TABLE,
+    timeout: Timeout = None,
+) -> None:
+    """Measure a queue group: messages a second, each acknowledged on its own, and how long a lone acknowledgement takes
+    until it is durable.
+
+    The messages are sent first, without being measured. Each caller is a consumer of the same group, which is made for
+    it and deleted. Every message must be acknowledged once, by the messages themselves and by the group's account.
+    """
+    from .runs import run_queue
+
+    where = _Where(topic, partitions, keep, url, timeout)
+    run_queue(_plan(where, messages or DEFAULT_MESSAGES, size, callers, batch, None), output)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
     group = typer.Typer(cls=Group, help="Measure a running broker, and verify every message.", rich_markup_mode=None)
@@ -230,6 +254,11 @@ def register(app: typer.Typer) -> None:
     group.command("latency", cls=Command, epilog=example("tidelog bench latency --durability synced --output json"))(
         latency
     )
+    group.command(
+        "queue",
+        cls=Command,
+        epilog=example("tidelog bench queue", "tidelog bench queue --messages 1000000 --callers 4 --partitions 4"),
+    )(queue)
     app.add_typer(group, name="bench")
 
 
