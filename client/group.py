@@ -81,12 +81,6 @@ class GroupBegin(msgspec.Struct, frozen=True):
     offset: int
     not_before: datetime | None = None
 
-    @classmethod
-    def of(cls, begin: WireBegin) -> GroupBegin:
-        """Take what the broker said."""
-        not_before = from_us(begin.not_before_us) if begin.not_before_us else None
-        return cls(short_name(begin.topic), begin.partition, begin.offset, not_before)
-
 
 class Group(msgspec.Struct, frozen=True):
     """One group, as of `asked_at` on the broker's clock.
@@ -130,6 +124,12 @@ class Group(msgspec.Struct, frozen=True):
             for partition in topic.partitions
             if partition.problem is not None
         ]
+
+
+def begin_from(begin: WireBegin) -> GroupBegin:
+    """Return what the broker said in the user's terms."""
+    not_before = from_us(begin.not_before_us) if begin.not_before_us else None
+    return GroupBegin(short_name(begin.topic), begin.partition, begin.offset, not_before)
 
 
 def group_from(info: GroupInfo, now_us: int) -> Group:

@@ -37,7 +37,7 @@ by name. Times are aware datetimes, durations timedeltas or seconds. `Arrow` is 
 [TidelogError](errors.md).
 """
 
-FIRST = ("Client", "Producer", "Consumer", "Replay", "Topics", "Archive", "Message", "MessageBatch")
+FIRST = ("Client", "Producer", "Consumer", "Replay", "Topics", "Groups", "Archive", "Message", "MessageBatch")
 """These in front, in the order in which a user meets them; the rest by name."""
 
 ALIASES = (
@@ -63,7 +63,8 @@ NAMED = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
 def page() -> str:
     """Return the whole page."""
     client = tidelog.Client("localhost")
-    things = dict(exported(tidelog.__all__, tidelog)) | {"Topics": type(client.topics), "Archive": type(client.archive)}
+    parts = {"Topics": client.topics, "Groups": client.groups, "Archive": client.archive}
+    things = dict(exported(tidelog.__all__, tidelog)) | {name: type(part) for name, part in parts.items()}
     ordered = [name for name in FIRST if name in things] + sorted(things.keys() - set(FIRST))
     sections = [section(name, things[name]) for name in ordered]
     sections += [section(f"codecs.{name}", thing) for name, thing in exported(codecs.__all__, codecs)]

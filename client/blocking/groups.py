@@ -29,7 +29,7 @@ from ..core.deadline import Deadline
 from ..core.group_settings import to_group_settings, to_group_start, to_setting_names
 from ..core.record import to_partition
 from ..core.times import DEFAULT, Duration, Timeout
-from ..group import Group, GroupBegin, group_from
+from ..group import Group, GroupBegin, begin_from, group_from
 from ..message_state import MessageState
 from ..retry import Backoff
 from .change import change
@@ -159,7 +159,7 @@ class Groups:
         request = ResetGroup(_full(session, name), start, full_topic, place)
         reply = change(session.link, request, deadline, _nothing)
         assert isinstance(reply, ResetGroupReply)
-        return [GroupBegin.of(begin) for begin in reply.begins]
+        return [begin_from(begin) for begin in reply.begins]
 
     def delete(self, name: str, *, missing_ok: bool = False, timeout: Timeout = DEFAULT) -> None:
         """Delete a group and what it knows of messages, finally; the messages stay. Raises UnknownGroupError unless
