@@ -227,6 +227,8 @@ class AsyncQueue(Generic[AnyQueueMessage]):
         hand = self._hand
         if hand is not None and len(hand):
             self._check()
+            if self._background is not None:
+                self._background.start()
             return hand.items
         return self._picked_up(await self._pull(until))
 

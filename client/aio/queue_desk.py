@@ -66,6 +66,8 @@ class QueueDesk:
         """When to send again what the broker could not take."""
         self.on_progress: Callable[[], None] = _nothing
         """Called when messages were settled, so that there is room for others. Takes no lock, does not wait."""
+        self.on_use: Callable[[], None] = _nothing
+        """Called when the user's code says something, where it is at home."""
         self.on_work: Callable[[], None] = _nothing
         """Called when something is to be done that a caller cannot do without waiting."""
         self.closed: TidelogError | None = None
@@ -91,6 +93,7 @@ class QueueDesk:
             raise ForkedError("this message was leased before a fork; settle it in the parent, or by its lease_token")
         if runtime.is_here(self.home):
             self.seen_at = self.time.now()
+            self.on_use()
             self.pump()
         else:
             runtime.call_soon(self.home, self.pump)

@@ -307,8 +307,13 @@ def shield() -> AbstractContextManager[object]:
     return anyio.CancelScope(shield=True)
 
 
-def background(name: str, run: Callable[[], Coroutine[object, object, None]]) -> None:
-    """Run something beside the caller, until it returns or the loop ends; it raises nothing but a cancellation."""
+def background(
+    name: str, run: Callable[[], Coroutine[object, object, None]], ended: Callable[[], object] | None = None
+) -> None:
+    """Run something beside the caller, until it returns or the loop ends; it raises nothing but a cancellation.
+
+    `ended` is called afterwards, also where a task was cancelled before it began.
+    """
     loop = _asyncio_loop()
     if loop is None:
         from trio.lowlevel import spawn_system_task
@@ -318,6 +323,8 @@ def background(name: str, run: Callable[[], Coroutine[object, object, None]]) ->
     task = loop.create_task(run(), name=name)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
+    if ended is not None:
+        task.add_done_callback(lambda _task: ended())
 
 
 _tasks: set[asyncio.Task[None]] = set()

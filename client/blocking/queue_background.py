@@ -20,6 +20,7 @@ from ..core.waiter import Waiter
 from . import runtime
 from .acquirer import Acquirer
 from .queue_desk import QueueDesk
+from .turn import Turn
 
 BUSY_S = 0.01
 """So long after the user's code asked for messages it is taken to be at it still, and to send and read by itself: a
@@ -43,25 +44,27 @@ class QueueBackground:
         self._acquirer = acquirer
         self._plan = plan
         self._time = desk.time
-        self._is_running = False
+        self._run: Turn | None = None
         self._bell = desk.time.Bell()
         self._mark: Waiter | None = None
         """While it waits for answers."""
         self._wakes_at = 0.0
         """When it looks again by itself."""
         desk.on_work = self.wake
+        desk.on_use = self.start
 
     def __repr__(self) -> str:
-        return f"<QueueBackground of {self.desk!r}, {'running' if self._is_running else 'not running'}>"
+        return f"<QueueBackground of {self.desk!r}, {'running' if self._run else 'not running'}>"
 
     def start(self) -> None:
         """Run, if it does not."""
-        if not self._is_running and not self.is_ended:
-            self._is_running = True
+        if self._run is None and not self.is_ended:
+            turn, me = Turn(), weakref.ref(self)
+            self._run = turn
             try:
-                runtime.background("tidelog-queue", partial(_tend, weakref.ref(self)))
+                runtime.background("tidelog-queue", partial(_tend, me, turn), partial(_ended, me, turn))
             except BaseException:
-                self._is_running = False
+                self._run = None
                 raise
 
     def watch(self) -> None:
@@ -143,12 +146,13 @@ class QueueBackground:
         if due:
             desk.report()
 
-    def ended(self) -> None:
-        """It returned, was cancelled, or its event loop ended."""
-        self._is_running = False
+    def ended(self, turn: Turn) -> None:
+        """It returned, was cancelled, perhaps before it began, or its event loop ended."""
+        if self._run is turn:
+            self._run = None
 
 
-def _tend(watched: weakref.ref[QueueBackground]) -> None:
+def _tend(watched: weakref.ref[QueueBackground], turn: Turn) -> None:
     try:
         while (background := watched()) is not None and not background.is_ended:
             until = _round(background)
@@ -158,9 +162,13 @@ def _tend(watched: weakref.ref[QueueBackground]) -> None:
     except ClosedError:
         pass
     finally:
-        last = watched()
-        if last is not None:
-            last.ended()
+        _ended(watched, turn)
+
+
+def _ended(watched: weakref.ref[QueueBackground], turn: Turn) -> None:
+    last = watched()
+    if last is not None:
+        last.ended(turn)
 
 
 def _round(background: QueueBackground) -> float:

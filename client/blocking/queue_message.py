@@ -118,6 +118,12 @@ class Leased(Located):
         """What settles the message from another process: `client.settle(token, "ack")`."""
         return self.lease.token(self.offset).text()
 
+    def settle_rest(self, error: Exception | None) -> None:
+        """The handler returned, or raised: acknowledge or nack the message, unless it settled it itself."""
+        lease = cast("HeldLease", self.lease)
+        how = ACCEPTED if error is None else released(error, POLICY_DELAY)
+        _desk(lease).settle_all(lease, [self.offset], how, wait=False, timeout=DEFAULT)
+
     def _settle(self, how: How, wait: bool, timeout: Timeout) -> runtime.Settled:
         return _desk(cast("HeldLease", self.lease)).settle(
             cast("HeldLease", self.lease), self.offset, how, wait, timeout

@@ -47,9 +47,9 @@ def _handle(crew: Crew, handler: Handler[M], message: M) -> None:
     try:
         crew.call(handler, message)
     except Exception as error:
-        message.nack(error)
+        message.settle_rest(error)
     else:
-        message.ack()
+        message.settle_rest(None)
 
 
 def _stopping(queue: Stoppable, signals: bool) -> AbstractContextManager[object]:

@@ -276,8 +276,9 @@ def shield() -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def background(name: str, run: Callable[[], None]) -> None:
-    """Run something beside the caller, until it returns; the interpreter does not wait for it at its end."""
+def background(name: str, run: Callable[[], None], ended: Callable[[], object] | None = None) -> None:
+    """Run something beside the caller, until it returns; the interpreter does not wait for it at its end. `ended` is
+    for event loops, whose tasks may be cancelled before they begin: a thread begins."""
     threading.Thread(target=run, name=name, daemon=True).start()
 
 
