@@ -34,12 +34,12 @@ DRIVERS = 2
 KILLS = 2
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60.0, every_s: float = 0.002) -> None:
     """Wait for something that another process does."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen within {timeout_s} s"
-        threading.Event().wait(0.002)
+        threading.Event().wait(every_s)
 
 
 def read_all(url: str) -> list[AnyEvent]:

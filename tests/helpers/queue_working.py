@@ -14,6 +14,7 @@ import random
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -68,9 +69,8 @@ class Work:
         self.job = job
         self.recorder = recorder
         self.rng = random.Random(job.seed)
-        self.open: dict[str, Asked] = {}
-        """What was asked and is not known to be done."""
-        self.lost: set[int] = set()
+        self.open: dict[str, tuple[Asked, tuple[str, int, int]]] = {}
+        """What was asked without waiting, and is not known to be done; and which message that is about."""
         self._asks = count()
 
     def handed(self, message: Any) -> Handed:
@@ -92,7 +92,7 @@ class Work:
             os._exit(DIED)
         return event
 
-    def ask(self, handed: Handed, what: Any, delay: float | None = None) -> Asked:
+    def ask(self, message: Any, handed: Handed, what: Any, delay: float | None) -> Asked:
         """Write down what is asked for."""
         asked = Asked(
             ask=f"{self.job.name}-{next(self._asks)}",
@@ -104,24 +104,25 @@ class Work:
             delay_us=None if delay is None else int(delay * 1e6),
         )
         self.recorder.add(asked)
-        self.open[asked.ask] = asked
+        self.open[asked.ask] = (asked, (message.topic, message.partition, message.offset))
         return asked
 
     def told(self, asked: Asked, how: How) -> None:
-        """Write down the answer."""
-        self.open.pop(asked.ask, None)
-        self.recorder.add(Told(ask=asked.ask, how=how))
+        """Write down the answer, the first one."""
+        if self.open.pop(asked.ask, None) is not None:
+            self.recorder.add(Told(ask=asked.ask, how=how))
 
     def on_lease_lost(self, lost: Any) -> None:
-        """Note a lease of which nothing more is known to be done."""
-        self.lost.add(LeaseToken.parse(lost.lease_token).lease)
+        """Write down what changed nothing."""
+        for asked, (topic, partition, offset) in [*self.open.values()]:
+            if (topic, partition) == (lost.topic, lost.partition) and offset in lost.offsets:
+                self.told(asked, "lost")
 
-    def flushed(self, upto: list[Asked]) -> None:
-        """All of these are answered."""
-        for asked in upto:
-            if asked.ask in self.open and asked.lease not in self.lost:
-                self.told(asked, "ok")
-            self.open.pop(asked.ask, None)
+    def flushed(self, upto: list[str]) -> None:
+        """All of these are answered, and those that were not lost are done."""
+        for ask in upto:
+            if ask in self.open:
+                self.told(self.open[ask][0], "ok")
 
     def decide(self) -> tuple[str, float | None, bool]:
         """Return what becomes of a message: how, the delay of a nack, and whether to wait for it."""
@@ -162,7 +163,7 @@ def run_blocking(job: Job, work: Work) -> None:
             if work.rng.random() < job.extends:
                 message.extend(job.visibility_timeout)
             what, delay, waits = work.decide()
-            asked = work.ask(handed, what, delay)
+            asked = work.ask(message, handed, what, delay)
             given, named = arguments(what, delay, waits)
             try:
                 getattr(message, what)(*given, **named)
@@ -174,13 +175,25 @@ def run_blocking(job: Job, work: Work) -> None:
                 if waits:
                     work.told(asked, "ok")
             if number % FLUSH_EVERY == FLUSH_EVERY - 1:
-                before = [*work.open.values()]
-                queue.flush(timeout=60)
-                work.flushed(before)
-        before = [*work.open.values()]
-        queue.flush(timeout=60)
-        work.flushed(before)
+                flush(queue, work)
+        flush(queue, work)
     work.recorder.add(WorkerEvent(worker=job.name, did="ended"))
+
+
+def flush(queue: Any, work: Work) -> None:
+    """Let all that was settled be known; `on_lease_lost` has told of what was lost before it raises."""
+    before = [*work.open]
+    with suppress(LeaseLostError):
+        queue.flush(timeout=60)
+    work.flushed(before)
+
+
+async def flush_async(queue: Any, work: Work) -> None:
+    """The same with the asynchronous client."""
+    before = [*work.open]
+    with suppress(LeaseLostError):
+        await queue.flush(timeout=60)
+    work.flushed(before)
 
 
 async def run_async(job: Job, work: Work) -> None:
@@ -197,7 +210,7 @@ async def run_async(job: Job, work: Work) -> None:
             handed = work.handed(message)
             await anyio.sleep(work.rng.random() * job.handling)
             what, delay, waits = work.decide()
-            asked = work.ask(handed, what, delay)
+            asked = work.ask(message, handed, what, delay)
             given, named = arguments(what, delay, waits)
             try:
                 answer = getattr(message, what)(*given, **named)
@@ -212,12 +225,8 @@ async def run_async(job: Job, work: Work) -> None:
                     work.told(asked, "ok")
             number += 1
             if number % FLUSH_EVERY == 0:
-                before = [*work.open.values()]
-                await queue.flush(timeout=60)
-                work.flushed(before)
-        before = [*work.open.values()]
-        await queue.flush(timeout=60)
-        work.flushed(before)
+                await flush_async(queue, work)
+        await flush_async(queue, work)
         tasks.cancel_scope.cancel()
     work.recorder.add(WorkerEvent(worker=job.name, did="ended"))
 
