@@ -1,6 +1,6 @@
 """Any stored file as plain facts: what it is, then one entry for each thing in it.
 
-    a segment (of the broker's own log too)   its header page, then each batch, gap and record or fact
+    a segment (of other logs too)             its header page, then each batch, gap and record, fact or event
     an index folder (.offsets, .times)        its rows
     a snapshot                                its sections
     the `synced` mark                         what is proven
@@ -10,15 +10,17 @@ Bytes of records stay bytes; the command decides how they are shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import msgspec
 
 from ...protocol.batch import Attributes, BatchHeader, Codec, RecordBatch
 from ...protocol.errors import CorruptError, StorageError, TidelogError
+from ...protocol.quantities import format_duration
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES, LogKind
-from ...protocol.topic_settings import SettingValue
+from ..delivery.events import Flag, decode_event
 from ..meta.facts import decode_fact
 from ..storage.entries import Entries
 from ..storage.files import Files
@@ -28,7 +30,7 @@ from ..storage.snapshot import decode_snapshot
 from ..storage.synced_mark import SyncedMark
 from .segment_reading import SegmentFile, read_segment
 
-Value = str | int | bool | bytes | None | list[list[str | bytes | None]] | dict[str, SettingValue]
+Value = str | int | float | bool | bytes | None | Sequence["Value"] | Mapping[str, "Value"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def _dump_segment(segment: SegmentFile) -> Iterator[Entry]:
     for entries in parts:
         for position in entries["position"].tolist():
             yield from _gap_before(gaps, position)
-            yield from _dump_batch(segment, position, is_meta=header.kind is LogKind.META)
+            yield from _dump_batch(segment, position, header.kind)
     has_more = has_data(segment.bytes(), found.position)
     yield Entry("end", {"position": found.position, "offset": found.offset, "bytes_that_are_no_batch_follow": has_more})
 
@@ -146,7 +148,7 @@ def _gap_before(gaps: dict[int, Gap], position: int) -> Iterator[Entry]:
         )
 
 
-def _dump_batch(segment: SegmentFile, position: int, *, is_meta: bool) -> Iterator[Entry]:
+def _dump_batch(segment: SegmentFile, position: int, kind: LogKind) -> Iterator[Entry]:
     header = BatchHeader.read(segment.data, position)
     fields: dict[str, Value] = {"position": position, "bytes": header.batch_length, "base_offset": header.base_offset}
     fields |= {"record_count": header.record_count, "append_time_us": header.append_time_us}
@@ -158,7 +160,13 @@ def _dump_batch(segment: SegmentFile, position: int, *, is_meta: bool) -> Iterat
     yield Entry("batch", fields)
     try:
         batch = segment.batch(position)
-        yield from _dump_facts(batch) if is_meta else _dump_records(batch)
+        match kind:
+            case LogKind.META:
+                yield from _dump_facts(batch)
+            case LogKind.DELIVERY:
+                yield from _dump_events(batch)
+            case _:
+                yield from _dump_records(batch)
     except TidelogError as error:
         yield Entry("problem", {"text": f"the batch at byte {position} does not decode: {error.message}"})
 
@@ -173,7 +181,39 @@ def _flags(attributes: int) -> str:
 def _dump_facts(batch: RecordBatch) -> Iterator[Entry]:
     for offset, value in zip(batch.offsets.tolist(), batch.values.to_list(), strict=True):
         fact = decode_fact(value or b"")
-        yield Entry("fact", {"offset": offset, "kind": type(fact).__name__, **msgspec.structs.asdict(fact)})
+        yield Entry("fact", {"offset": offset, "kind": type(fact).__name__, **_fields(fact)})
+
+
+def _dump_events(batch: RecordBatch) -> Iterator[Entry]:
+    """Show what a delivery log says; fields that say nothing of an event are left out."""
+    for offset, value in zip(batch.offsets.tolist(), batch.values.to_list(), strict=True):
+        event = decode_event(value or b"")
+        fields: dict[str, Value] = {"offset": offset, "kind": event.kind.name.lower(), "group": event.group}
+        fields |= {"generation": event.generation, "ranges": [list(span) for span in event.spans]}
+        for name in ("lease", "member", "number", "count", "time_us"):
+            if getattr(event, name):
+                fields[name] = getattr(event, name)
+        if event.duration_us:
+            fields["duration"] = format_duration(event.duration_us)
+        if event.flags:
+            fields["flags"] = ",".join((flag.name or "").lower() for flag in Flag if flag and flag in event.flags)
+        if event.error is not None:
+            fields["error"] = _fields(event.error)
+        yield Entry("event", fields)
+
+
+def _fields(struct: msgspec.Struct) -> dict[str, Value]:
+    return {name: _plain(value) for name, value in msgspec.structs.asdict(struct).items()}
+
+
+def _plain(value: object) -> Value:
+    if isinstance(value, msgspec.Struct):
+        return _fields(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in cast("Sequence[object]", value)]
+    return cast("Value", value)
 
 
 def _dump_records(batch: RecordBatch) -> Iterator[Entry]:

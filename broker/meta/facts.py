@@ -132,7 +132,7 @@ class GroupCreated(Fact):
     KIND = 11
     group_id: int
     name: str
-    kind: str
+    group_kind: str
     start: GroupStart
     settings: GroupSettings
     begins: Begins

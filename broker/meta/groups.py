@@ -69,7 +69,7 @@ class MetaGroups:
         self.by_id[fact.group_id] = GroupRecord(
             fact.group_id,
             fact.name,
-            fact.kind,
+            fact.group_kind,
             1,
             fact.created_us,
             fact.start,

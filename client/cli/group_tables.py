@@ -92,7 +92,8 @@ def describe_tables(out: StandardOutput, group: Group) -> None:
     for key, text in setting_texts(group.settings).items():
         facts.append((key, text + ("" if key in group.given else "  (the broker's default)")))
     age = f", the oldest {group.backlog_seconds:.0f}s old" if group.backlog else ""
-    facts.append(("backlog", f"{group.backlog} messages{age}"))
+    plural = "" if group.backlog == 1 else "s"
+    facts.append(("backlog", f"{group.backlog} message{plural}{age}"))
     out.facts(facts)
     out.text("")
     heads = ["TOPIC", "PARTITION", "FLOOR", "END", "AVAILABLE", "IN FLIGHT", "WAITING", "SUSPECT", "OLDEST", "STATE"]

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.stored_data import MESSAGES, content_of, flip, segments_of, store
 
+from tidelog import Backoff, Client
 from tidelog.__main__ import main
 
 NASTY = "\x1b]52;c;ZWNobw==\x07\r\u202e"
@@ -92,6 +94,38 @@ def test_dump_of_the_facts(data: Path, capsys: pytest.CaptureFixture[str]) -> No
     shown = objects(capsys, "dump", str(segments_of(data, "meta")[0]))
     (created,) = [one for one in shown if one.get("kind") == "TopicCreated"]
     assert (created["name"], created["partitions"], created["settings"]) == ("default/t", 1, {"segment_bytes": 65536})
+
+
+def test_dump_of_groups_and_their_deliveries(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Facts of groups show settings and begins; a delivery log its events, the error of a consumer escaped; check
+    reads all of it."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        with Client(broker.url) as client:
+            client.topics.create("orders", partitions=1)
+            client.produce_many("orders", [b"a", b"b"])
+            client.groups.create("billing", "orders", start=1, backoff=Backoff("linear", initial=2))
+            with client.queue("orders", group="billing") as queue:
+                (message,) = queue.receive(timeout=10)
+                message.nack("bad\x1b[2J\n", delay=60)
+                queue.flush()
+        broker.stop()
+    facts = objects(capsys, "dump", str(segments_of(tmp_path / "data", "meta")[0]))
+    (created,) = [one for one in facts if one.get("kind") == "GroupCreated"]
+    assert (created["name"], created["start"]) == ("default/billing", {"word": "offset", "value": 1})
+    assert created["begins"] == {"1": {"0": {"offset": 1, "epoch": 2, "not_before_us": 0, "generation": 1}}}
+    log = str(segments_of(tmp_path / "data", "partitions/1-0/delivery")[0])
+    events = [one for one in objects(capsys, "dump", log) if one["what"] == "event"]
+    assert [(one["kind"], one["ranges"], one["generation"]) for one in events if one["kind"] != "handed_over"] == [
+        ("acquired", [[1, 2]], 1),
+        ("released", [[1, 2]], 1),
+    ]
+    released = events[-1]
+    assert (released["duration"], released["flags"]) == ("1m", "asked")
+    assert released["error"] == {"kind": "", "text": "bad\x1b[2J\n", "traceback": ""}
+    assert "released" in "".join(lines(capsys, "dump", log))
+    assert lines(capsys, "check", str(tmp_path / "data"))[0].endswith("intact")
 
 
 def test_dump_of_snapshot_and_mark_and_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
