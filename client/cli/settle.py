@@ -9,7 +9,8 @@ import typer
 
 from .command import Command, example
 from .errors import WrongUsage
-from .options import Timeout, Url, parse_timeout_s
+from .options import Output, OutputFormat, Timeout, Url, parse_timeout_s
+from .output import StandardOutput
 from .session import connected
 
 
@@ -71,12 +72,13 @@ def settle(
     delay: Delay = None,
     duration: For = None,
     url: Url = None,
+    output: Output = OutputFormat.TABLE,
     timeout: Timeout = None,
 ) -> None:
     """Settle a leased message by its token, from wherever.
 
-    It returns when that is durable. If the lease has ended, or the message was settled otherwise, nothing changes, and
-    the error is LEASE_LOST; the same once more is no error.
+    It returns when that is durable, and prints nothing but with --output json. If the lease has ended, or the message
+    was settled otherwise, nothing changes, and the error is LEASE_LOST; the same once more is no error.
     """
     if error is not None and action not in (Action.NACK, Action.REJECT):
         raise WrongUsage("--error needs nack or reject")
@@ -84,8 +86,13 @@ def settle(
         raise WrongUsage("--delay needs nack")
     if duration is not None and action is not Action.EXTEND:
         raise WrongUsage("--for needs extend")
+    out = StandardOutput()
     with connected(url, timeout) as client:
         client.settle(token, action.value, error=error, delay=delay, duration=duration)
+    if output is OutputFormat.JSON:
+        out.done = "the message was settled"
+        out.json({"settled": action.value})
+    out.flush()
 
 
 def register(app: typer.Typer) -> None:

@@ -115,6 +115,7 @@ def test_a_token_is_printed_and_settles(tidelog: CommandLine, topic: str) -> Non
     for _ in range(2):
         assert tidelog.run("settle", token.decode(), "ack").out == b""
     assert states(tidelog, topic, 2, group) == [("acknowledged", 0), ("leased", 1)]
+    assert json.loads(tidelog.run("settle", token.decode(), "ack", "--output", "json").out) == {"settled": "ack"}
     error = tidelog.run("settle", token.decode(), "reject", code=1).error
     assert error.startswith("tidelog: LEASE_LOST: ")
 
