@@ -293,8 +293,6 @@ class QueueState:
         for lease in [*self.leases.values()]:
             if not lease.left.isdisjoint(offsets):
                 self._take_from(lease, offsets)
-                if not lease.left:
-                    self.remembered.note_removed(lease.member, lease.id, lease.wall_deadline_us)
         self._take_out(offsets)
         self.waiting.forget(offsets)
         self._settle(offsets)

@@ -17,12 +17,9 @@ REMEMBERED_REQUESTS = 64
 REMEMBERED_US = 600_000_000
 REMEMBERED_TOKENS = 10_000
 
-REMOVED = 0
-"""Instead of an outcome: retention took the last of a lease; whatever is done to it later is too late to matter."""
-
 
 class Deed(NamedTuple):
-    """What (`protocol.messages.Settling`, or REMOVED) was done to parts of which lease."""
+    """What (`protocol.messages.Settling`) was done to parts of which lease."""
 
     lease: int
     what: int
@@ -85,12 +82,6 @@ class Remembered:
         doer.note(number, deed, offsets, wall_us, REMEMBERED_REQUESTS)
         self._doers.move_to_end(member)
         self.forget_old(wall_us)
-
-    def note_removed(self, member: int, lease: int, wall_us: int) -> None:
-        """Remember that the log lost the last of a lease."""
-        doer = self._doers.setdefault(member, Doer())
-        doer.deeds[Deed(lease, REMOVED)] = Done(OffsetSet(), doer.requests)
-        doer.last_us = max(doer.last_us, wall_us)
 
     def done(self, member: int, lease: int, what: int) -> OffsetSet | None:
         """Return what a member is known to have done to a lease in this way, or None."""

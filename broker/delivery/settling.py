@@ -14,7 +14,6 @@ from .moment import Moment
 from .offset_set import OffsetSet, below, packed_of, set_of_packed
 from .queue_state import QueueState
 from .releasing import Failure, Policies, Retrying, released
-from .remembered import REMOVED
 
 MAX_LEASED = 100_000
 """Messages of one lease (`Acquire.max_records`), so nothing settles more at once."""
@@ -123,11 +122,9 @@ class Settlement:
 
     def _is_over(self, item: SettleItem, missing: OffsetSet) -> bool:
         """Whether what a lease does not hold any more was settled by this member in this way, or is gone."""
-        remembered = self._state.remembered
-        done = remembered.done(self._member, item.lease, item.what)
+        done = self._state.remembered.done(self._member, item.lease, item.what)
         if not missing:
-            gone = remembered.done(self._member, item.lease, REMOVED)
-            return not item.ranges and (done is not None or gone is not None)
+            return not item.ranges and done is not None
         missing = missing - below(missing, self._state.begin) - self._state.damaged
         return not missing or (done is not None and missing <= done)
 

@@ -55,7 +55,6 @@ class Reference:
     messages: dict[int, Message] = field(default_factory=dict[int, Message])
     leases: dict[int, Lease] = field(default_factory=dict[int, Lease])
     outcomes: set[tuple[int, int, str, int]] = field(default_factory=set[tuple[int, int, str, int]])
-    lost_leases: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     releases: int = 0
 
     def at(self, offset: int) -> Message:
@@ -103,7 +102,7 @@ class Reference:
         done = {at for *deed, at in self.outcomes if deed == [member, lease, how]}
         gone = {at for at in asked if at < self.begin or self.at(at).state == "damaged"}
         if not asked and not held:
-            return bool(done) or (member, lease) in self.lost_leases
+            return bool(done)
         if not {*asked} <= {*held} | done | gone:
             return False
         if how == "renew":
@@ -185,10 +184,8 @@ class Reference:
         self._forget_leases()
 
     def _forget_leases(self) -> None:
-        for lease, held in [*self.leases.items()]:
-            if not self.held(lease):
-                self.lost_leases.add((held.member, lease))
-                del self.leases[lease]
+        for lease in [*self.leases]:
+            self._drop_empty(lease)
 
     def restart(self, visibility: int, over: set[tuple[int, int]]) -> None:
         """Go on after a start; `over`: messages and releases of which a snapshot has it that they had waited enough."""

@@ -1,0 +1,57 @@
+"""Marks of messages, kept by what they say."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.broker.delivery.marks import NEW, Mark, Marks
+from tidelog.broker.delivery.offset_set import OffsetSet, set_of
+
+MARKS = [NEW, Mark(1), Mark(2), Mark(1, suspect=3)]
+
+
+def test_marks_are_found_by_message_and_by_set():
+    """What has none is new; those alike come together, also over the edge of a block."""
+    marks = Marks()
+    marks.put(set_of([(1_000, 1_100)]), Mark(2))
+    marks.put(OffsetSet([3_005]), Mark(1))
+    assert [marks.get(at) for at in (1_023, 1_024, 3_005, 3_006)] == [Mark(2), Mark(2), Mark(1), NEW]
+    assert [(mark, [*part]) for mark, part in marks.items(OffsetSet([1_023, 1_024, 3_005, 3_006]))] == [
+        (Mark(2), [1_023, 1_024]),
+        (Mark(1), [3_005]),
+    ]
+    assert [(mark, [*part]) for mark, part in marks.parts(OffsetSet([3_005, 3_006]))] == [
+        (NEW, [3_006]),
+        (Mark(1), [3_005]),
+    ]
+
+
+def test_suspicion_is_as_strict_as_it_ever_was():
+    """A later, weaker one changes nothing; an attempt is counted beside it."""
+    assert Mark().suspected(10).suspected(100) == Mark(suspect=10)
+    assert Mark(suspect=10).suspected(1) == Mark(suspect=1)
+    assert Mark(2, suspect=1).attempted(50, None, 1) == Mark(3, 1, 50, None)
+
+
+def test_every_second_of_a_million_is_a_few_entries():
+    """What failed together is one entry in a block of 1,024, however scattered it is."""
+    marks = Marks()
+    marks.put(OffsetSet(range(0, 2_000_000, 2)), Mark(suspect=50))
+    assert len(marks.frozen()) == 1_954
+    marks.drop(OffsetSet(range(0, 2_000_000, 2)))
+    assert (len(marks), marks.frozen()) == (0, [])
+
+
+@given(st.lists(st.tuples(st.integers(0, 2_300), st.integers(1, 1_500), st.integers(1, 3), st.sampled_from(MARKS))))
+def test_marks_are_as_a_plain_dict_has_them(puts: list[tuple[int, int, int, Mark]]):
+    """Whatever is put over whatever, each message has the last mark."""
+    marks, plain = Marks(), dict[int, Mark]()
+    for start, length, step, mark in puts:
+        offsets = range(start, start + length, step)
+        marks.put(OffsetSet(offsets), mark)
+        plain |= dict.fromkeys(offsets, mark)
+    marks.check()
+    plain = {offset: mark for offset, mark in plain.items() if mark != NEW}
+    assert {offset: mark for mark, part in marks for offset in part} == plain
+    assert [*marks.suspects_in(set_of([(0, 4_000)]))] == sorted(at for at, mark in plain.items() if mark.suspect)

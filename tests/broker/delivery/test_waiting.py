@@ -1,0 +1,48 @@
+"""Released messages and their times."""
+
+from __future__ import annotations
+
+from tidelog.broker.delivery.offset_set import OffsetSet, set_of
+from tidelog.broker.delivery.waiting import Waiting
+
+
+def test_what_is_due_comes_and_nothing_before():
+    """Each at its own time, whatever the order of the releases."""
+    waiting = Waiting()
+    waiting.add(OffsetSet([1, 2]), 60, 60, 60)
+    waiting.add(OffsetSet([3]), 1, 1, 1)
+    waiting.add(OffsetSet([4]), 5, 5, 5)
+    assert (waiting.next_due_us(), [*waiting.take_due(0)]) == (1, [])
+    assert ([*waiting.take_due(4)], waiting.next_due_us()) == ([3], 5)
+    assert ([*waiting.take_due(60)], waiting.next_due_us(), len(waiting)) == ([1, 2, 4], None, 0)
+
+
+def test_the_next_due_is_one_that_still_waits():
+    """One that is gone has no time any more."""
+    waiting = Waiting()
+    waiting.add(OffsetSet([1]), 10, 10, 10)
+    waiting.add(OffsetSet([2]), 20, 20, 20)
+    waiting.forget(set_of([(0, 2)]))
+    assert (waiting.next_due_us(), waiting.find(1)) == (20, None)
+    waiting.check()
+
+
+def test_an_offset_that_was_lost_and_given_again_does_not_wake_early():
+    """The wait of the message that was lost is not that of the one that took its offset."""
+    waiting = Waiting()
+    waiting.add(OffsetSet([1, 2]), 10, 10, 10)
+    waiting.forget(OffsetSet([1]))
+    waiting.add(OffsetSet([1]), 50, 50, 50)
+    assert [*waiting.take_due(49)] == [2]
+    assert waiting.next_due_us() == 50
+    assert [*waiting.take_due(50)] == [1]
+
+
+def test_what_waits_goes_on_after_a_start_by_the_smaller_of_time_and_delay():
+    """A clock that was set back does not prolong a wait beyond its delay."""
+    waiting = Waiting()
+    waiting.add(OffsetSet([1]), 0, wall_us=1_000, delay_us=300)
+    waiting.add(OffsetSet([2]), 0, wall_us=5_000, delay_us=300)
+    waiting.add(OffsetSet([3]), 0, wall_us=100, delay_us=300)
+    waiting.resume(wall_us=900, monotonic_us=7)
+    assert [waits.due_us if (waits := waiting.find(at)) else None for at in (1, 2, 3)] == [107, 307, 7]
