@@ -242,7 +242,7 @@ def _close(entry: Entry, error: TidelogError | None) -> None:
         entry.lease.unanswered -= 1
         parent = entry.parent
         if parent is not None:
-            parent.error = parent.error or error
+            parent.error = parent.error or entry.error
             parent.open_parts -= 1
             if not parent.open_parts:
                 _close(parent, None)

@@ -1,0 +1,195 @@
+"""Settles of one member: merged into ranges, numbered, repeated, tried again in halves."""
+
+from __future__ import annotations
+
+import pytest
+from tests.client.core.leases import DESK, lease_of
+
+from tidelog.client.core.held_lease import HeldLease
+from tidelog.client.core.lease_book import LeaseBook
+from tidelog.client.core.settles import MAX_IN_FLIGHT, Flight, How, Settles
+from tidelog.protocol.errors import LeaseLostError, OverloadedError, UnknownGroupError
+from tidelog.protocol.messages import ErrorInfo, Settle, SettleReply, Settling
+from tidelog.protocol.offset_ranges import iter_ranges
+
+ACK, NACK = How(Settling.ACCEPT), How(Settling.RELEASE, 5, 0, ("ValueError", "no", ""))
+LOST = ErrorInfo.of(LeaseLostError("gone"))
+BUSY = ErrorInfo.of(OverloadedError("busy"))
+
+
+def book_of(*leases: HeldLease) -> LeaseBook:
+    """Return a book that holds leases."""
+    book = LeaseBook(Settles(7))
+    book.settles.group = (3, 1)
+    for lease in leases:
+        book.take(lease)
+    DESK.dirty = book.dirty
+    return book
+
+
+def ack(lease: HeldLease, *offsets: int) -> None:
+    """Do what `message.ack()` does."""
+    lease.acked += offsets
+    if lease.is_clean:
+        lease.is_clean = False
+        lease.desk.dirty.append(lease)
+
+
+def said(flight: Flight | None) -> list[tuple[str, int, list[tuple[int, int]]]]:
+    """Return what a request says: what, lease, ranges of each item."""
+    assert flight is not None
+    assert isinstance(flight.message, Settle)
+    return [(item.what.name, item.lease, [*iter_ranges(item.ranges)]) for item in flight.message.items]
+
+
+def test_acknowledgements_become_ranges() -> None:
+    """In order one range; in any order the ranges they are; nothing twice, whoever says it again."""
+    lease = lease_of((0, 1000))
+    book = book_of(lease)
+    ack(lease, *range(400))
+    book.gather()
+    assert said(book.settles.next_request([], 0.0)) == [("ACCEPT", 1, [(0, 400)])]
+    ack(lease, 999, 500, 400, 500, 3, 401)
+    book.gather()
+    assert said(book.settles.next_request([], 0.0)) == [("ACCEPT", 1, [(400, 402), (500, 501), (999, 1000)])]
+    ack(lease, 500)
+    book.gather()
+    assert book.settles.next_request([], 0.0) is None
+    assert (lease.left, book.counts["lost"]) == (596, 0)
+
+
+def test_the_first_outcome_of_a_message_counts() -> None:
+    """In the order in which they were said, acknowledgements by the way included; another outcome is counted lost."""
+    lease = lease_of((0, 10))
+    book = book_of(lease)
+    ack(lease, 1)
+    entry, conflicts = book.settle(lease, [1], NACK)
+    assert (entry, conflicts) == (None, 1)
+    entry, conflicts = book.settle(lease, [2], NACK)
+    assert entry is not None
+    assert conflicts == 0
+    ack(lease, 2)
+    book.gather()
+    assert book.counts["lost"] == 2
+    assert said(book.settles.next_request([], 0.0)) == [("ACCEPT", 1, [(1, 2)]), ("RELEASE", 1, [(2, 3)])]
+
+
+def test_requests_are_numbered_and_bounded() -> None:
+    """Entries with the same outcome share an item; at most 32 requests wait for answers; a number goes out again."""
+    lease, other = lease_of((0, 100)), lease_of((0, 5), number=2)
+    book = book_of(lease, other)
+    settles = book.settles
+    for at in (5, 6, 7):
+        book.settle(lease, [at], NACK)
+    book.settle(other, [0, 1, 2, 3, 4], ACK)
+    first = settles.next_request([], 0.0)
+    assert said(first) == [("RELEASE", 1, [(5, 8)]), ("ACCEPT", 2, [(0, 5)])]
+    for at in range(10, 10 + MAX_IN_FLIGHT):
+        book.settle(lease, [at], ACK)
+        flight = settles.next_request([], 0.0)
+        assert (flight is None) == (at == 10 + MAX_IN_FLIGHT - 1)
+    assert [flight.message.number for flight in settles.to_send()] == [*range(1, MAX_IN_FLIGHT + 1)]
+    for flight in settles.to_send():
+        flight.is_sent = True
+    assert settles.to_send() == []
+    settles.lost_connection()
+    assert [flight.message.number for flight in settles.to_send()] == [*range(1, MAX_IN_FLIGHT + 1)]
+
+
+def test_answers_are_final_or_tried_again() -> None:
+    """What the broker could not do now goes out under a new number; what it refuses for good is told."""
+    lease = lease_of((0, 100))
+    book = book_of(lease)
+    settles = book.settles
+    book.settle(lease, [1], ACK)
+    flight = settles.next_request([], 0.0)
+    assert flight is not None
+    assert settles.answered(flight, SettleReply([BUSY]), 0.0) == ([], True)
+    again = settles.next_request([], 0.0)
+    assert said(again) == [("ACCEPT", 1, [(1, 2)])]
+    assert again is not None
+    assert again.message.number == 2
+    closed = settles.refused(again, UnknownGroupError("gone"))
+    assert [(entry.is_answered, type(entry.error)) for entry in closed] == [(True, UnknownGroupError)]
+    assert lease.unanswered == 0
+
+
+def test_a_refused_range_is_tried_again_in_halves() -> None:
+    """The broker does nothing of a range with one message that was settled elsewhere: that one is found, and the
+    others are settled; of a lease that has ended nothing is tried again."""
+    lease = lease_of((0, 8))
+    book = book_of(lease)
+    settles = book.settles
+    entry, _ = book.settle(lease, [*range(8)], ACK)
+    taken: set[int] = set()
+    for _round in range(10):
+        flight = settles.next_request([], 0.0)
+        if flight is None:
+            break
+        results: list[ErrorInfo | None] = []
+        for item in flight.message.items:
+            offsets = {at for start, end in iter_ranges(item.ranges) for at in range(start, end)}
+            results.append(LOST if 5 in offsets else None)
+            taken |= set() if 5 in offsets else offsets
+        closed, _pause = settles.answered(flight, SettleReply(results), 0.0)
+        book.confirmed(closed, 0, 0.0)
+    assert taken == {0, 1, 2, 3, 4, 6, 7}
+    assert entry is not None
+    assert entry.is_answered
+    assert isinstance(entry.error, LeaseLostError)
+    assert (book.counts["acknowledged"], book.counts["lost"]) == (7, 1)
+    assert [report.offsets for report in book.reports] == [[5]]
+    assert book.leases == {}
+    ended = lease_of((0, 8), number=3)
+    book.take(ended)
+    book.settle(ended, [*range(8)], ACK)
+    flight = settles.next_request([], 0.0)
+    assert flight is not None
+    closed, _pause = settles.answered(flight, SettleReply([LOST]), ended.expires_at + 1)
+    assert len(closed) == 1
+
+
+def test_hand_overs_are_reported_once_and_without_what_is_settled() -> None:
+    """Only what the user has and said nothing of; in the order of offsets."""
+    lease = lease_of((0, 10), (20, 30))
+    book = book_of(lease)
+    lease.handed = 12
+    ack(lease, *range(10), 21)
+    book.gather()
+    (report,) = book.hand_overs()
+    assert [*iter_ranges(report.ranges)] == [(20, 21)]
+    assert book.hand_overs() == []
+    lease.handed = 14
+    (report,) = book.hand_overs()
+    assert [*iter_ranges(report.ranges)] == [(22, 24)]
+
+
+def test_giving_back_is_by_what_was_handed_out() -> None:
+    """What was handed out in one way, the rest uncounted, what is settled not at all."""
+    lease = lease_of((0, 10))
+    book = book_of(lease)
+    lease.handed = 3
+    ack(lease, 0)
+    book.gather()
+    book.give_back(lease, How(Settling.SUSPECT))
+    assert said(book.settles.next_request([], 0.0)) == [
+        ("ACCEPT", 1, [(0, 1)]),
+        ("SUSPECT", 1, [(1, 3)]),
+        ("RETURN", 1, [(3, 10)]),
+    ]
+    assert lease.left == 0
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_a_lease_ends_with_its_last_answer(count: int) -> None:
+    """It is kept until everything of it is confirmed, so that a reconnect names it."""
+    lease = lease_of((0, count))
+    book = book_of(lease)
+    book.settle(lease, [*range(count)], ACK)
+    flight = book.settles.next_request([], 0.0)
+    assert [*book.leases] == [1]
+    assert flight is not None
+    closed, _pause = book.settles.answered(flight, SettleReply([None]), 0.0)
+    book.confirmed(closed, 0, 0.0)
+    assert book.leases == {}
+    assert book.counts["acknowledged"] == count
