@@ -18,6 +18,7 @@ from ..services import Services
 from ..storage.log import Log
 from ..storage.settings import LogSettings
 from ..upkeep import URGENT_BYTES
+from .leased_batches import LeasedBatch
 from .own_retries import OwnRetries
 
 DELIVERY_FOLDER = "delivery"
@@ -74,6 +75,10 @@ class DeliveryLog:
             for lease in state.leases.values():
                 leased |= lease.left
         self.own_retries.load(messages, leased)
+
+    def note_retries(self, batch: LeasedBatch) -> None:
+        """Read what the messages of a batch say of their retries."""
+        self.own_retries.note(batch, min(state.floor for state in self.fold.states.values()))
 
     def forget_retries(self) -> None:
         """Keep nothing of that where nothing is leased."""

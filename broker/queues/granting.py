@@ -10,7 +10,7 @@ from functools import partial
 
 from ...protocol.durability import Durability
 from ...protocol.errors import TidelogError
-from ...protocol.messages import AcquireReply, Attempts, Grant, PartitionProblem
+from ...protocol.messages import AcquireReply, Attempts, FetchPosition, Grant, PartitionProblem
 from ..deferred import Bulk, Deferred, Reply
 from ..delivery.marks import Marked
 from ..delivery.offset_set import packed_of
@@ -33,6 +33,8 @@ class Granting:
         self._version = version
         self._pieces: list[list[Bulk]] = []
         self._failure: TidelogError | None = None
+        self._bad: list[Leased] = []
+        """Those with batches that cannot be cut."""
         self._unwritten = 0
         self.answer: Deferred[Reply] = Deferred()
 
@@ -52,12 +54,14 @@ class Granting:
 
     def _make(self) -> None:
         limit = self._services.batch_limits.max_payload_bytes
-        try:
-            self._pieces = [_bulk(one, limit) for one in self._leased]
-        except OSError as error:
-            self._failure = storage_error(error, "reading leased batches")
-        except TidelogError as error:
-            self._failure = kept(error)
+        for one in self._leased:
+            try:
+                self._pieces.append(_bulk(one, limit))
+            except OSError as error:
+                self._failure = storage_error(error, "reading leased batches")
+            except TidelogError as error:
+                self._failure = kept(error)
+                self._bad.append(one)
 
     def _written(self, error: TidelogError | None) -> None:
         self._failure = self._failure or error
@@ -65,6 +69,8 @@ class Granting:
         if self._unwritten:
             return
         if self._failure is not None:
+            for one in self._bad:
+                _verify(one)
             self._take_back()
             self.answer.fail(self._failure)
             return
@@ -77,6 +83,15 @@ class Granting:
         """Return all of it, uncounted: it did not reach its member."""
         for one in self._leased:
             one.part.give_back([one.lease])
+
+
+def _verify(one: Leased) -> None:
+    """Have batches checked: what is damaged is known then, and passed over."""
+    partition = one.part.partition
+    for batch in one.batches.batches:
+        if not batch.is_whole:
+            position = FetchPosition(partition.topic_id, partition.index, batch.base_offset)
+            partition.verify(position, max_bytes=1)
 
 
 def _bulk(one: Leased, max_payload_bytes: int) -> list[Bulk]:
@@ -105,7 +120,7 @@ def _grant(one: Leased, pieces: Sequence[Bulk]) -> Grant:
         one.duration_us,
         sum(piece.length if not isinstance(piece, (bytes, bytearray, memoryview)) else len(piece) for piece in pieces),
         _attempts(one.earlier),
-        one.is_alone,
+        one.batches.choice.are_suspects,
     )
 
 

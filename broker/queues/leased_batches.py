@@ -67,6 +67,10 @@ class LeasedBatches:
         """Those of which some record has a retry policy of its own."""
         return [batch for batch in self.batches if batch.attributes & Attributes.RETRY]
 
+    def below(self, offset: int) -> LeasedBatches:
+        """Return those of messages below an offset."""
+        return LeasedBatches(self.choice.below(offset), [one for one in self.batches if one.base_offset < offset])
+
     @property
     def bytes(self) -> int:
         """Bytes of those batches, of which less may be sent."""
@@ -78,18 +82,20 @@ class LeasedBatches:
         return all(batch.is_whole for batch in self.batches)
 
 
-def find_batches(log: Log, choice: Choice, *, max_bytes: int, upto: int, may_wait: bool) -> LeasedBatches:
-    """Return the stored batches of what was chosen, and how much of the choice they cover: something at least.
+def find_batches(
+    log: Log, choice: Choice, *, max_bytes: int, upto: int, may_wait: bool, must: bool = True
+) -> LeasedBatches:
+    """Return the stored batches of what was chosen, and how much of the choice they cover.
 
-    Raises NotReadyError (with the work for a thread), CorruptError and OffsetOutOfRangeError about the first message
-    chosen.
+    One batch comes back however large it is, unless nothing `must`. Raises NotReadyError (with the work for a thread),
+    CorruptError and OffsetOutOfRangeError about the first message chosen.
     """
     wanted = _Wanted(choice.packed)
     found: list[LeasedBatch] = []
     first = choice.offsets.min()
     at: int | None = first
     for _ in range(MAX_PLACES):
-        if at is None or (found and max_bytes <= 0):
+        if at is None or (max_bytes <= 0 and (found or not must)):
             break
         try:
             listed = log.batches(
@@ -102,7 +108,7 @@ def find_batches(log: Log, choice: Choice, *, max_bytes: int, upto: int, may_wai
         if not len(listed.ends):
             break
         at = wanted.next_from(int(listed.ends[-1]))
-        max_bytes = _take(wanted, listed.file, listed.entries, listed.ends, max_bytes, found)
+        max_bytes = _take(wanted, listed.file, listed.entries, listed.ends, max_bytes, found, must=must)
     return LeasedBatches(choice.below(found[-1].end_offset if found else first), found)
 
 
@@ -113,6 +119,8 @@ def _take(
     ends: Int64s,
     max_bytes: int,
     found: list[LeasedBatch],
+    *,
+    must: bool,
 ) -> int:
     """Add those of a list of batches that hold something wanted, as far as they fit; return the bytes left."""
     bases = entries["base_offset"]
@@ -121,7 +129,7 @@ def _take(
         records, count, length = int(ends[row] - bases[row]), int(counts[row]), int(entries["length"][row])
         is_whole = count * WHOLE_FROM >= records
         size = length if is_whole else length * count // records
-        if found and size > max_bytes:
+        if size > max_bytes and (found or not must):
             return 0
         max_bytes -= size
         found.append(

@@ -11,6 +11,7 @@ from functools import partial
 
 from ...protocol.errors import NotFoundError, UnknownGroupError
 from ...protocol.group_name import full_group_name
+from ...protocol.limits import MAX_FRAME_BYTES
 from ...protocol.messages import (
     Acquire,
     GroupMessages,
@@ -65,6 +66,7 @@ class Queues:
         waits: Timers,
         chance: Callable[[], float],
         trace_retention_us: int | None = TRACE_RETENTION_US,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
     ) -> None:
         self._services = services
         self._topics = topics
@@ -72,7 +74,9 @@ class Queues:
         self._at_work: dict[int, QueueGroup] = {}
         self._counters: dict[int, Counters] = {}
         self._settings: LogSettings = delivery_settings(trace_retention_us, services.commit.max_unsynced_bytes)
-        self._around = Surroundings(services, waits, chance, LeaseIds(topics.epoch).next, self._open, groups.started)
+        self._around = Surroundings(
+            services, waits, chance, LeaseIds(topics.epoch).next, self._open, groups.started, max_frame_bytes
+        )
         groups.observers.append(self)
         topics.when_changed.append(self.topic_changed)
         topics.when_gone.append(self.topic_changed)
@@ -91,14 +95,14 @@ class Queues:
         check_settle(request)
         group = self._work(self._groups.by_id(request.group_id, request.generation))
         if not is_by_token(request):
-            group.hear(request.member, client)
+            group.members.hear(request.member, client)
         return SettleRequest(request, group.part, group.counters).begin()
 
     def _work(self, group: Group) -> QueueGroup:
         found = self._at_work.get(group.id)
         if found is None:
-            found = self._at_work[group.id] = QueueGroup(group, self._topics, self._around)
-            found.counters = self._counters.setdefault(group.id, found.counters)
+            counters = self._counters.setdefault(group.id, Counters())
+            found = self._at_work[group.id] = QueueGroup(group, self._topics, self._around, counters)
         return found
 
     # -- what is asked of groups -----------------------------------------------------------------------------------
@@ -120,7 +124,7 @@ class Queues:
                 aged.append((part.partition, infos[-1]))
             topics.append(GroupTopicInfo(topic_id, topic.name, infos))
         answer: Deferred[GroupDetails] = Deferred()
-        found = GroupDetails(topics, work.member_infos(), work.counters.values())
+        found = GroupDetails(topics, work.members.infos(), work.counters.values())
         with_ages(aged, partial(_resolve, answer, found))
         return answer if answer.is_pending else found
 

@@ -20,7 +20,7 @@ def standing(part: GroupPartition) -> GroupPartitionInfo:
     end = partition.visible_offset
     info = GroupPartitionInfo(partition.index, max(part.begin_offset, partition.start_offset), end)
     if state is not None:
-        part.clip()
+        part.ledger.clip()
         counts = state.counts(end)
         info.floor, info.settled, info.available = counts.floor, counts.settled, counts.available
         info.leased, info.waiting, info.suspect = counts.leased, counts.waiting, counts.suspect

@@ -29,6 +29,7 @@ class Surroundings:
     """Has a delivery log opened, or made, unless that is under way."""
     started: Callable[[Group, int, int, Begin], Deferred[None]]
     """Records where a start at a time turned out to be in a partition."""
+    max_frame_bytes: int
 
     def now(self) -> Moment:
         """Return now, on both clocks."""

@@ -19,11 +19,15 @@ from .member import Member
 class WaitingAcquire:
     """One acquire."""
 
-    __slots__ = ("answer", "is_hasty", "is_over", "member", "request", "timer", "topics")
+    __slots__ = ("answer", "duration_us", "is_hasty", "is_over", "member", "request", "timer", "topics")
 
-    def __init__(self, request: Acquire, member: Member, withdrawn: Callable[[WaitingAcquire], None]) -> None:
+    def __init__(
+        self, request: Acquire, member: Member, duration_us: int, withdrawn: Callable[[WaitingAcquire], None]
+    ) -> None:
         self.request = request
         self.member = member
+        self.duration_us = duration_us
+        """How long its leases are to run."""
         self.topics = frozenset(request.topics)
         self.is_over = False
         self.is_hasty = False

@@ -1,0 +1,92 @@
+"""Finds the stored batches of what is to be leased, without waiting for the disk.
+
+What is cold, closed or not indexed is seen to by a worker first; nothing is leased before all of it is at hand. So a
+lease is never given for bytes that then cannot be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...protocol.errors import TidelogError
+from ..delivery.acquiring import Choice
+from ..errors import kept, storage_error
+from ..partition import Partition
+from ..services import Offload
+from ..storage.loading import LoadTask, NotReadyError
+from ..storage.warming import Warming
+from .leased_batches import LeasedBatches, find_batches, slices_of
+
+PREPARATIONS = 32
+"""Times something is opened or read in before one lease; one that needs more waits on the loop for the rest."""
+
+
+class BatchFinder:
+    """Looks into the log of one partition for one group."""
+
+    def __init__(self, partition: Partition, offload: Offload, ready: Callable[[], None]) -> None:
+        """`ready` is called when a worker is done: look again."""
+        self._partition = partition
+        self._offload = offload
+        self._ready = ready
+        self._preparations = 0
+        self._trouble: TidelogError | None = None
+        self.is_reading = False
+        """Whether a worker is at it."""
+
+    def __repr__(self) -> str:
+        return f"<BatchFinder in {self._partition!r}{' reading' if self.is_reading else ''}>"
+
+    def take_trouble(self) -> TidelogError | None:
+        """Return once what a worker could not read."""
+        trouble, self._trouble = self._trouble, None
+        return trouble
+
+    def find(self, choice: Choice, max_bytes: int, *, must: bool) -> LeasedBatches | None:
+        """Return the batches of a choice, and how much of it they are; None while a worker has to read first.
+
+        Raises CorruptError and OffsetOutOfRangeError about the first message of the choice.
+        """
+        if self.is_reading:
+            return None
+        may_wait = self._preparations >= PREPARATIONS
+        try:
+            found = find_batches(
+                self._partition.log,
+                choice,
+                max_bytes=max_bytes,
+                upto=self._partition.visible_offset,
+                may_wait=may_wait,
+                must=must,
+            )
+            if not may_wait:
+                _check_warm(found)
+        except NotReadyError as error:
+            self._prepare(error.work)
+            return None
+        self._preparations = 0
+        return found
+
+    def _prepare(self, work: LoadTask | Warming) -> None:
+        self.is_reading = True
+        self._preparations += 1
+        log = self._partition.log
+
+        def done() -> None:
+            self.is_reading = False
+            try:
+                if isinstance(work, LoadTask):
+                    log.finish_load(work)
+                elif work.error is not None:
+                    raise storage_error(work.error, f"reading {work.place}")
+            except TidelogError as error:
+                self._trouble = kept(error)
+            self._ready()
+
+        self._offload(work.run, done)
+
+
+def _check_warm(found: LeasedBatches) -> None:
+    for piece in slices_of(found.batches):
+        if not piece.file.is_resident(piece.position, piece.length):
+            raise NotReadyError(Warming(piece.file, piece.file.path, piece.position, piece.length))

@@ -1,0 +1,258 @@
+"""Who is given what: the acquires of one group that wait, and the partitions that have something.
+
+    available parts   rotate: the first is served, and goes to the end while it has more
+    waiting acquires  in the order they came; one that may get nothing now is passed over
+    suspects          to a member that holds nothing, nothing beside them; while there are some and no such member asks,
+                      one member at a time is drained: it gets nothing new until it holds nothing
+
+Whatever changes something (messages seen, given back, due; room; the group itself) leads to `pump`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ...protocol.errors import TidelogError, UnknownTopicIdError
+from ...protocol.limits import MAX_WAIT_US
+from ...protocol.messages import Acquire, AcquireReply, ErrorInfo, PartitionProblem
+from ..deferred import Deferred, Reply, State
+from .granting import Granting
+from .group_partition import GroupPartition, Leased
+from .member import Member
+from .members import Members
+from .room import Room
+from .surroundings import Surroundings
+from .topic_source import TopicSource
+from .waiting_acquire import WaitingAcquire
+
+MAX_GRANTS = 64
+"""Leases of one reply: each costs an append."""
+
+Parts = dict[tuple[int, int], GroupPartition]
+
+
+class Dispatch:
+    """The acquires of one group."""
+
+    def __init__(
+        self, parts: Parts, members: Members, topics: TopicSource, around: Surroundings, room: Callable[[], int]
+    ) -> None:
+        """`room` returns how many more messages may be in flight."""
+        self._parts = parts
+        self._members = members
+        self._topics = topics
+        self._around = around
+        self._room = room
+        self._available: dict[GroupPartition, None] = {}
+        self._waiting: dict[WaitingAcquire, None] = {}
+        self._hasty: dict[WaitingAcquire, None] = {}
+        """Those of them that wait only for what a worker is at."""
+        self._drained: Member | None = None
+        self._is_pumping = self._is_wanted = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    # -- from the request to the answer ----------------------------------------------------------------------------
+
+    def acquire(self, request: Acquire, member: Member, duration_us: int) -> Reply | Deferred[Reply]:
+        """Lease what there is for `duration_us`, or wait for it."""
+        waiter = WaitingAcquire(request, member, duration_us, self._withdrawn)
+        waiter.is_hasty = not request.max_wait_us or self._is_changed(waiter)
+        self._waiting[waiter] = None
+        if waiter.is_hasty:
+            self._hasty[waiter] = None
+        member.waiting += 1
+        self.pump()
+        if not waiter.is_over and not waiter.is_hasty:
+            due_us = self._around.services.time.monotonic_us() + min(request.max_wait_us, MAX_WAIT_US)
+            waiter.timer = self._around.waits.add(due_us, partial(self._answer_empty, waiter))
+        return waiter.answer.result() if waiter.answer.state is State.RESOLVED else waiter.answer
+
+    def fail_all(self, error: TidelogError) -> None:
+        """Answer everybody with an error."""
+        for waiter in [*self._waiting]:
+            self._end(waiter)
+            waiter.answer.fail(error)
+
+    def answer_changed(self) -> None:
+        """Answer those who wait for messages of a topic that changed since they asked what there is."""
+        for waiter in [*self._waiting]:
+            if self._is_changed(waiter):
+                self._answer_empty(waiter)
+
+    def _is_changed(self, waiter: WaitingAcquire) -> bool:
+        known = waiter.request.metadata_version
+        return bool(known) and any(self._changed_version(topic_id) > known for topic_id in waiter.topics)
+
+    def _changed_version(self, topic_id: int) -> int:
+        try:
+            return self._topics.by_id(topic_id).changed_version
+        except UnknownTopicIdError:
+            return self._topics.version
+
+    def _answer_empty(self, waiter: WaitingAcquire) -> None:
+        if not waiter.is_over:
+            self._end(waiter)
+            waiter.answer.resolve(Reply(AcquireReply(self._topics.version, [], self._problems(waiter))))
+
+    def _problems(self, waiter: WaitingAcquire) -> list[PartitionProblem]:
+        found = [(part, part.problem()) for key, part in self._parts.items() if key[0] in waiter.topics]
+        return [_problem(part, error) for part, error in found if error is not None]
+
+    def _withdrawn(self, waiter: WaitingAcquire) -> None:
+        if not waiter.is_over:
+            self._end(waiter)
+
+    def _end(self, waiter: WaitingAcquire) -> None:
+        waiter.is_over = True
+        waiter.member.waiting -= 1
+        del self._waiting[waiter]
+        self._hasty.pop(waiter, None)
+        if waiter.timer is not None:
+            self._around.waits.cancel(waiter.timer)
+
+    # -- serving ---------------------------------------------------------------------------------------------------
+
+    def note(self, part: GroupPartition) -> None:
+        """Note that a partition may have something."""
+        self._available[part] = None
+
+    def drop(self, part: GroupPartition) -> None:
+        """Look at a partition no more."""
+        self._available.pop(part, None)
+
+    def pump(self) -> None:
+        """Serve those who wait, the first first, until nothing is available or nobody is left to be served."""
+        self._is_wanted = True
+        if self._is_pumping:
+            return  # the loop below goes on
+        self._is_pumping = True
+        try:
+            while self._is_wanted and self._waiting:
+                self._is_wanted = False
+                for waiter in [*self._waiting]:
+                    if not self._available:
+                        break
+                    if not waiter.is_over:
+                        self._serve(waiter)
+        finally:
+            self._is_pumping = False
+        if self._hasty:
+            for waiter in [*self._hasty]:
+                if not self._is_preparing(waiter):
+                    self._answer_empty(waiter)
+
+    def _is_preparing(self, waiter: WaitingAcquire) -> bool:
+        """Whether a worker is at something that may give it messages: even who asked for no wait waits for that."""
+        return any(part.is_preparing for key, part in self._parts.items() if key[0] in waiter.topics)
+
+    def _serve(self, waiter: WaitingAcquire) -> None:
+        """Give one acquire what it may get, if anything."""
+        member, request = waiter.member, waiter.request
+        if member.holds_suspects:
+            return
+        room = Room.of(request.max_records, request.max_bytes, self._around.max_frame_bytes)
+        problems: list[PartitionProblem] = []
+        leased = self._lease_suspects(waiter, room, problems)
+        if not leased and (member is not self._drained or member.is_idle):
+            leased = self._lease_all(waiter, room, problems)
+        if leased:
+            self._end(waiter)
+            self._grant(waiter, leased, problems)
+        elif problems and self._is_hopeless(waiter):
+            self._end(waiter)
+            waiter.answer.resolve(Reply(AcquireReply(self._topics.version, [], problems)))
+
+    def _is_hopeless(self, waiter: WaitingAcquire) -> bool:
+        """Whether no partition can give anything however long it waits."""
+        return all(part.problem() is not None for key, part in self._parts.items() if key[0] in waiter.topics)
+
+    def _lease_suspects(self, waiter: WaitingAcquire, room: Room, problems: list[PartitionProblem]) -> list[Leased]:
+        """Give suspects to a member that holds nothing; else have one drained for them."""
+        member = waiter.member
+        with_suspects = [part for part in self._available if part.has_suspects()]
+        if not with_suspects:
+            self._drained = None
+        mine = [part for part in with_suspects if part.partition.topic_id in waiter.topics]
+        if not mine:
+            return []
+        if not member.is_idle:
+            if self._drained is None or self._drained.is_idle or self._drained not in self._members:
+                self._drained = member
+            return []
+        if member is self._drained:
+            self._drained = None
+        for part in mine:
+            one = self._lease(waiter, part, room, problems, suspects=True)
+            if one is not None:
+                return [one]
+        return []
+
+    def _lease_all(self, waiter: WaitingAcquire, room: Room, problems: list[PartitionProblem]) -> list[Leased]:
+        leased: list[Leased] = []
+        for part in [*self._available]:
+            if room.is_full or len(leased) == MAX_GRANTS:
+                break
+            if part.partition.topic_id not in waiter.topics:
+                continue
+            one = self._lease(waiter, part, room, problems, suspects=False)
+            if one is not None:
+                leased.append(one)
+            self._rotate(part)
+        return leased
+
+    def _lease(
+        self,
+        waiter: WaitingAcquire,
+        part: GroupPartition,
+        room: Room,
+        problems: list[PartitionProblem],
+        *,
+        suspects: bool,
+    ) -> Leased | None:
+        if self._room() <= 0:
+            return None
+        error = part.problem() or part.take_trouble()
+        if error is None:
+            try:
+                one = part.lease(
+                    waiter.member.id,
+                    room,
+                    limit=self._room(),
+                    duration_us=waiter.duration_us,
+                    counts=waiter.request.counts,
+                    suspects=suspects,
+                )
+            except TidelogError as refused:
+                error = refused
+            else:
+                if one is not None:
+                    waiter.member.leases[one.lease] = part
+                return one
+        problems.append(_problem(part, error))
+        return None
+
+    def _rotate(self, part: GroupPartition) -> None:
+        """Let the next be served first; one with nothing more comes back when there is something."""
+        self._available.pop(part, None)
+        if part.has_available() and not part.is_preparing and part.problem() is None:
+            self._available[part] = None
+
+    def _grant(self, waiter: WaitingAcquire, leased: list[Leased], problems: list[PartitionProblem]) -> None:
+        granting = Granting(self._around.services, leased, problems, self._topics.version)
+
+        def granted(done: Deferred[Reply]) -> None:
+            if done.error is not None:
+                waiter.answer.fail(done.error)
+                return
+            reply = done.result()
+            if not waiter.answer.resolve(reply) and reply.undelivered is not None:
+                reply.undelivered()
+
+        granting.begin().on_done(granted)
+
+
+def _problem(part: GroupPartition, error: TidelogError) -> PartitionProblem:
+    return PartitionProblem(part.partition.topic_id, part.partition.index, ErrorInfo.of(error))

@@ -1,0 +1,180 @@
+"""What is recorded of one queue group in one partition, and the books that follow from it.
+
+The state is the delivery log's own; here it is found, events are appended to it, and what they change elsewhere (who
+holds what, how much is in flight, counters) is kept in step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ...protocol.errors import GroupDegradedError, TidelogError
+from ...protocol.topic_name import short_name
+from ..delivery.acquiring import damaged
+from ..delivery.events import Event
+from ..delivery.offset_set import OffsetSet, ranges_of, set_of
+from ..delivery.queue_state import QueueState
+from ..groups import Group
+from ..meta import Begin
+from ..partition import Partition
+from .counters import Counters
+from .delivery_log import DeliveryLog
+
+
+class Books(Protocol):
+    """What the group keeps over all its partitions."""
+
+    group: Group
+    counters: Counters
+    in_flight: int
+
+    def lease_over(self, number: int, lease: int) -> None:
+        """Note that a lease of a member has nothing left."""
+        ...
+
+
+class Ledger:
+    """One group in one partition, as it is recorded."""
+
+    def __init__(self, books: Books, partition: Partition) -> None:
+        self.partition = partition
+        self._books = books
+        self._state: QueueState | None = None
+        self._leased = 0
+        self._is_over = False
+
+    def __repr__(self) -> str:
+        return f"<Ledger of {self.group.name!r} in {self.partition!r}>"
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> Group:
+        """The group as it is now."""
+        return self._books.group
+
+    @property
+    def begin(self) -> Begin:
+        """Where the group begins, as recorded."""
+        return self.group.begin(self.partition.topic_id, self.partition.index)
+
+    @property
+    def generation(self) -> int:
+        """The group's life here: what is recorded under a lower one says nothing any more."""
+        return self.begin.generation
+
+    @property
+    def is_to_come(self) -> bool:
+        """Whether the group begins at a time that no message has reached."""
+        return self.begin.not_before_us > 0
+
+    @property
+    def begin_offset(self) -> int:
+        """Where the group begins: nothing below it concerns it."""
+        begin = self.begin
+        return self.partition.log.clamp(begin.epoch, begin.offset)
+
+    @property
+    def log(self) -> DeliveryLog:
+        """The delivery log, which is open."""
+        log = self.partition.delivery.log
+        assert log is not None, "nothing is recorded before the log is open"
+        return log
+
+    @property
+    def state(self) -> QueueState | None:
+        """What is known of its messages; None before anything was leased, or where that cannot be said."""
+        if self._state is None and not self._is_over:
+            log = self.partition.delivery.log
+            if log is not None and self.degraded() is None and not self.is_to_come:
+                self._state = log.fold.begin(self.group.id, self.generation, self.begin_offset)
+                self._count_leased(self._state)
+        return self._state
+
+    def degraded(self) -> TidelogError | None:
+        """Return why nothing is leased until the group is reset here, or None."""
+        if self.partition.delivery.degraded.get(self.group.id) != self.generation:
+            return None
+        name = short_name(self.group.name)
+        return GroupDegradedError(
+            f"expected all that was recorded of group {name} in {self.partition.log.title}, found part of it damaged or"
+            " gone; groups reset releases it",
+            group=name,
+        )
+
+    def problem(self) -> TidelogError | None:
+        """Return why nothing can be recorded now, or None."""
+        return self.degraded() or self.partition.delivery.problem()
+
+    def rebind(self) -> None:
+        """The delivery log was opened, or opened anew: go on with what it says."""
+        self._state = None
+        self._set_leased(0)
+
+    def close(self) -> None:
+        """Let nothing be in flight here."""
+        self.rebind()
+        self._is_over = True
+
+    # -- recording -------------------------------------------------------------------------------------------------
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Record events and keep the books in step. Whatever it raises, nothing changed."""
+        state = self.state
+        assert state is not None, "who records knows the state"
+        holders = {event.lease: state.leases[event.lease].member for event in events if event.lease in state.leases}
+        self.log.append(events)
+        self._books.counters.note(events)
+        self._after(state, holders)
+
+    def clip(self) -> None:
+        """Settle what retention has removed; at the next start that follows from where the log begins."""
+        state, start = self.state, self.partition.start_offset
+        if state is None or start <= state.begin:
+            return
+        self._books.counters.removed_by_retention += len(_unsettled(state, state.begin, start))
+        holders = {lease.id: lease.member for lease in state.leases.values()}
+        state.clip_below(start)
+        self._after(state, holders)
+
+    def pass_over_damage(self) -> bool:
+        """Settle what is damaged; returns whether there was anything new. Raises what keeps it from being recorded."""
+        state = self.state
+        if state is None:
+            return False
+        gone = OffsetSet()
+        for found in self.partition.log.damaged:
+            gone |= _unsettled(state, max(found.start, state.begin), found.end)
+        if gone:
+            holders = {lease.id: lease.member for lease in state.leases.values()}
+            self.append([damaged(self.group.id, self.generation, ranges_of(gone))])
+            self._books.counters.removed_by_damage += len(gone)
+            self._after(state, holders)
+        return bool(gone)
+
+    def _after(self, state: QueueState, holders: dict[int, int]) -> None:
+        """Bring the books up to date; `holders`: leases that may have ended, each with its member."""
+        self._count_leased(state)
+        for lease, member in holders.items():
+            if lease not in state.leases:
+                self._books.lease_over(member, lease)
+        if holders and not state.leases:
+            self.log.forget_retries()
+
+    def _count_leased(self, state: QueueState) -> None:
+        self._set_leased(len(state.open) - len(state.ready) - len(state.suspects) - len(state.waiting))
+
+    def _set_leased(self, leased: int) -> None:
+        self._books.in_flight += leased - self._leased
+        self._leased = leased
+
+
+def _unsettled(state: QueueState, start: int, end: int) -> OffsetSet:
+    """Return what of a range is open, or was never leased."""
+    if start >= end:
+        return OffsetSet()
+    inside = set_of([(start, end)]) & state.open
+    if end > state.frontier:
+        inside.add_range(max(start, state.frontier), end)
+    return inside

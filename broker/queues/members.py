@@ -1,0 +1,76 @@
+"""The members of one group: who they are, what they hold, and when they are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ...protocol.messages import MemberInfo
+from .group_partition import GroupPartition
+from .member import Member
+from .surroundings import Surroundings
+
+MIN_FORGET_US = 60_000_000
+"""How long a member that holds nothing is remembered at least."""
+
+
+class Members:
+    """All members of a group, by the numbers they drew."""
+
+    def __init__(self, around: Surroundings, visibility_timeout_us: Callable[[], int]) -> None:
+        self._around = around
+        self._visibility_timeout_us = visibility_timeout_us
+        self._by_id: dict[int, Member] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self._by_id.values())
+
+    def __contains__(self, member: Member) -> bool:
+        return self._by_id.get(member.id) is member
+
+    def get(self, number: int) -> Member:
+        """Return a member, which may be new."""
+        member = self._by_id.get(number)
+        if member is None:
+            member = self._by_id[number] = Member(number, heard_us=self._around.services.time.monotonic_us())
+        return member
+
+    def hear(self, number: int, client: str = "") -> Member:
+        """Note that a member asks for something."""
+        member = self.get(number)
+        member.heard_us = self._around.services.time.monotonic_us()
+        member.client = client or member.client
+        return member
+
+    def forget_silent(self) -> None:
+        """Forget those that hold nothing, wait for nothing and were not heard of for long."""
+        before_us = self._around.services.time.monotonic_us() - max(MIN_FORGET_US, self._visibility_timeout_us())
+        for member in [*self]:
+            if member.is_idle and not member.waiting and member.heard_us <= before_us:
+                del self._by_id[member.id]
+
+    def take_leases(self, part: GroupPartition) -> None:
+        """Note who holds what in a partition, as its delivery log says."""
+        self.drop_leases(part)
+        state = part.state
+        if state is not None:
+            for lease in state.leases.values():
+                self.get(lease.member).leases[lease.id] = part
+
+    def drop_leases(self, part: GroupPartition) -> None:
+        """Let nobody hold anything in a partition."""
+        for member in self:
+            for lease in [lease for lease, where in member.leases.items() if where is part]:
+                del member.leases[lease]
+
+    def lease_over(self, number: int, lease: int) -> None:
+        """Note that a lease of a member has nothing left."""
+        member = self._by_id.get(number)
+        if member is not None:
+            member.leases.pop(lease, None)
+
+    def infos(self) -> list[MemberInfo]:
+        """Describe them."""
+        return [MemberInfo(one.id, one.client, one.leased(), one.waiting > 0) for one in self]
