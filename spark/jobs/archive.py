@@ -27,6 +27,7 @@ from .errors import JobStateError
 from .folder import exclusive, folder_of, made, read_or_none, remove, remove_unfinished, write_whole
 from .lineage import check_archived
 from .manifest import ArchivedFile, ArchivedRange, Manifest, Plan, check_files, encode
+from .own_options import check_given
 from .parquet import WriteJob, checksum_of
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def archive_topics(
     """
     from .archive_source import write_all
 
+    check_given(options or {}, "archive")  # the url among them, which is an argument
     read = {"url": url, "failOnDataLoss": str(fails_on_data_loss).lower(), **(options or {})}
     return ArchiveRun(folder, read, compression, records_per_file).run(
         client_of(url), topics, until, lambda job, ranges: write_all(spark, job, ranges)
@@ -107,6 +109,7 @@ def read_archive(
     Each record is there once: the read of the broker begins at the offsets where the archive ends. Raises JobStateError
     where it would be another topic's, or of a log that has lost what is archived; that is asked once, by this call.
     """
+    check_given(options or {}, "archive", ("columns", "includeHeaders"))
     at = folder_of(folder)
     manifest = manifest_of(at)
     if not manifest.files:
@@ -157,6 +160,7 @@ class ArchiveRun:
         if records_per_file < 1:
             raise ValueError(f"records_per_file: expected 1 or more, found {records_per_file}")
         self._folder = folder_of(folder)
+        check_given({name: text for name, text in read.items() if name != "url"}, "archive")
         self._read = {"columns": ",".join(ALL_COLUMNS), **read}
         self._compression = compression
         self._records_per_file = records_per_file

@@ -25,6 +25,7 @@ from ..planning import plan
 from .errors import JobFailedError, JobStateError
 from .folder import exclusive, folder_of, made
 from .lineage import find_cuts
+from .own_options import SPLITTING, check_given
 from .pacing import Clock, Pace
 from .progress import Copied, Progress, Step, check_same, load, save
 from .range_bounds import Bound, bounds_of
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
     from ...client.blocking.client import Client
     from ...client.topic import Topic
+
+OWN = (*SPLITTING, "columns", "includeHeaders")
+"""Options of a read that a replay sets by itself; what splits partitions would lose their order."""
 
 Times = tuple[int, int] | None
 Writing = Callable[[Progress, Offsets, Offsets, Times], None]
@@ -113,6 +117,7 @@ class ReplayRun:
         self.keeps_partitions = keeps_partitions
         self.once = once
         self.options = dict(options or {})
+        check_given(self.options, "replay", OWN)
         self._client = client
         self._to_client = to_client
         self._bounds = bounds_of(source, start, end, by)
@@ -244,10 +249,7 @@ class ReplayRun:
         return str(self._client.address) == str(self._to_client.address)
 
     def _plan(self) -> list[Range]:
-        ranges = plan(self._client, self._read, Narrowing())
-        if len({each.place for each in ranges}) != len(ranges):
-            raise ValueError("options: expected none that split partitions, whose order would be lost")
-        return ranges
+        return plan(self._client, self._read, Narrowing())
 
     def _times(self) -> Times:
         """Return which producers' times are copied, where bounds are of those."""

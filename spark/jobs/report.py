@@ -14,6 +14,7 @@ from ..narrowing import Narrowing
 from ..options import ReadOptions
 from ..places import Range
 from ..planning import plan
+from .own_options import check_given
 from .range_bounds import Bound, bounds_of
 from .running import spark_errors
 from .topic_report import KeyShare, PartitionShare, Rate, Spread, TopicReport
@@ -54,6 +55,7 @@ def report_topic(
 
     if top_keys < 1:
         raise ValueError(f"top_keys: expected 1 or more, found {top_keys}")
+    check_given(options or {}, "report", ("columns", "includeHeaders"))
     read = {**(options or {}), "url": url}
     ranges = plan(
         client_of(url), ReadOptions.parse({**read, "subscribe": topic, **bounds_of(topic, start, end, by)}), Narrowing()

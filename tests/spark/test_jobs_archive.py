@@ -246,6 +246,10 @@ def test_what_is_refused(broker: BrokerProcess, client: Client, tmp_path: Path) 
     with pytest.raises(ValueError, match=r"folder: expected a path .* found s3://bucket/x"):
         ArchiveRun("s3://bucket/x", {}, "zstd", 1)
     run(broker, tmp_path, "archive-refused")
+    for name in ("startingTimestamp", "endingoffsets", "assign", "by", "kafka.bootstrap.servers"):
+        with pytest.raises(OptionError, match=f"(?i)none that the archive sets by itself, found {name}"):
+            run(broker, tmp_path, "archive-refused", **{name: "0"})
+    assert not (tmp_path / "_plan.json").exists()
     kept = (tmp_path / "_manifest.json").read_bytes()
     with exclusive(tmp_path / "_lock"), pytest.raises(JobBusyError, match=r"another run holds .*_lock"):
         run(broker, tmp_path, "archive-refused")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tidelog import Client, UnknownTopicError
+from tidelog.spark.errors import OptionError
 from tidelog.spark.jobs.errors import JobBusyError, JobFailedError, JobStateError
 from tidelog.spark.jobs.folder import exclusive
 from tidelog.spark.jobs.pacing import Clock, Pace
@@ -158,6 +159,9 @@ def test_what_is_refused(client: Client, tmp_path: Path) -> None:
         run(client, path, source, source, copy)
     with pytest.raises(ValueError, match="expected a time with a zone, found 2025-01-14T00:00:00"):
         run(client, path, source, target, copy, start=datetime(2025, 1, 14))
+    for name in ("startingTimestamp", "endingoffsets", "assign", "minPartitions", "columns", "bootstrap.servers"):
+        with pytest.raises(OptionError, match=f"(?i)none that the replay sets by itself, found {name}"):
+            run(client, path, source, target, copy, options={name: "1"})
     assert not path.exists()
     with pytest.raises(Died):
         run(client, path, source, target, Copier(client, target, dies_in=0))
