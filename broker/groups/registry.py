@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ...protocol.errors import UnknownGroupError
+from ...protocol.errors import TidelogError, UnknownGroupError
 from ...protocol.messages import GroupSettings, GroupStart
 from ...protocol.topic_name import short_name
 from ..deferred import Deferred, resolved
@@ -47,6 +47,8 @@ class Groups:
         self._administration = GroupAdministration(services, topics.meta, topics, self, defaults)
         self._by_id: dict[int, Group] = {}
         self._by_name: dict[str, Group] = {}
+        self._joining: dict[str, Deferred[Joined]] = {}
+        """By group: the flow of a join that is under way."""
         for record in topics.meta.state.groups.by_id.values():
             self.publish(Group.of(record, defaults))
         topics.when_gone.append(self.topic_gone)
@@ -114,7 +116,32 @@ class Groups:
         group = self._administration.as_it_is(name, topic_ids, given)
         if group is not None:
             return resolved(Joined(group, created=False))
-        return self._flows.run(self._administration.join(name, topic_ids, start, given))
+        answer: Deferred[Joined] = Deferred()
+        before = self._joining.get(name)
+        if before is not None:  # a thousand members that come at once need one flow, not one each
+            before.on_done(lambda _: self._join_again(answer, name, topic_ids, start, given))
+            return answer
+        joining = self._joining[name] = self._flows.run(self._administration.join(name, topic_ids, start, given))
+
+        def over(_joining: Deferred[Joined]) -> None:
+            del self._joining[name]
+
+        joining.on_done(over)
+        answer.follow(joining)
+        return answer
+
+    def _join_again(
+        self,
+        answer: Deferred[Joined],
+        name: str,
+        topic_ids: Sequence[int],
+        start: GroupStart | None,
+        given: GroupSettings,
+    ) -> None:
+        try:
+            answer.follow(self.join(name, topic_ids, start=start, settings=given))
+        except TidelogError as error:
+            answer.fail(error)
 
     def create(
         self,

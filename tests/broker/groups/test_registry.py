@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.helpers.broker_core import SECOND, Core, batch
 
+from tidelog.broker.flow import MAX_WAITING_FLOWS
 from tidelog.broker.groups import Group, GroupDefaults
 from tidelog.broker.meta import Begin
 from tidelog.protocol.errors import (
@@ -64,6 +65,30 @@ def test_a_join_makes_the_group_and_is_answered_when_it_is_synced() -> None:
     second = core.groups.join("default/g", [topic_id], start=LATEST)
     assert not second.is_pending
     assert (second.result().created, second.result().group) == (False, joined.group)
+
+
+def test_many_members_that_come_at_once_all_get_in() -> None:
+    """Three times as many as may wait for a flow, and one of them gives up: all others are of the one group that is
+    made, and who asks for other settings is refused alone."""
+    core = Core()
+    topic_id = filled(core)
+    joins = [core.groups.join("default/g", [topic_id]) for _ in range(3 * MAX_WAITING_FLOWS)]
+    other = core.groups.join("default/g", [topic_id], settings=GroupSettings(max_attempts=9))
+    joins.pop(0).withdraw()
+    core.settle()
+    assert {join.result().group.id for join in joins} == {1}
+    assert isinstance(other.error, GroupSettingsError)
+
+
+def test_a_join_that_is_refused_is_not_the_others_fault() -> None:
+    """Who waited behind it makes the group."""
+    core = Core()
+    topic_id = filled(core)
+    wrong = core.groups.join("default/g", [topic_id], start=GroupStart("offset", 99))
+    right = core.groups.join("default/g", [topic_id])
+    core.settle()
+    assert isinstance(wrong.error, OffsetOutOfRangeError)
+    assert right.result().created
 
 
 def test_starts_are_offsets_of_the_moment() -> None:
