@@ -22,7 +22,7 @@ from ..delivery.acquiring import Choice
 from ..storage.files import File
 from ..storage.loading import NotReadyError
 from ..storage.log import Log
-from ..storage.reader import FileSlice
+from ..storage.reader import BatchList, FileSlice
 
 Int64s = npt.NDArray[np.int64]
 
@@ -38,16 +38,18 @@ BATCHES_PER_PLACE = 1_024
 
 @dataclass(frozen=True, slots=True)
 class LeasedBatch:
-    """One stored batch of which records `start`..`end` (those leased lie within) are wanted; `is_whole`: sent as it
-    is."""
+    """A stored batch of which some or all records are leased, or neighbours that all go as they lie."""
 
     file: File
     position: int
     length: int
     base_offset: int
     end_offset: int
-    attributes: int
+    has_retries: bool
+    """Whether a record has a retry policy of its own; then it is one batch."""
+    is_compressed: bool
     is_whole: bool
+    """Whether it is sent as it is; else it is one batch, of which less is sent."""
 
     @property
     def slice(self) -> FileSlice:
@@ -65,7 +67,7 @@ class LeasedBatches:
     @property
     def with_retries(self) -> list[LeasedBatch]:
         """Those of which some record has a retry policy of its own."""
-        return [batch for batch in self.batches if batch.attributes & Attributes.RETRY]
+        return [batch for batch in self.batches if batch.has_retries]
 
     def below(self, offset: int) -> LeasedBatches:
         """Return those of messages below an offset."""
@@ -108,42 +110,51 @@ def find_batches(
         if not len(listed.ends):
             break
         at = wanted.next_from(int(listed.ends[-1]))
-        max_bytes = _take(wanted, listed.file, listed.entries, listed.ends, max_bytes, found, must=must)
+        max_bytes = _take(wanted, listed, max_bytes, found, must=must)
     return LeasedBatches(choice.below(found[-1].end_offset if found else first), found)
 
 
-def _take(
-    wanted: _Wanted,
-    file: File,
-    entries: npt.NDArray[np.void],
-    ends: Int64s,
-    max_bytes: int,
-    found: list[LeasedBatch],
-    *,
-    must: bool,
-) -> int:
-    """Add those of a list of batches that hold something wanted, as far as they fit; return the bytes left."""
+def _take(wanted: _Wanted, listed: BatchList, max_bytes: int, found: list[LeasedBatch], *, must: bool) -> int:
+    """Add those of a list of batches that hold something wanted, as far as they fit; return the bytes left.
+
+    By arrays: a lease of a thousand messages may lie in one batch, or in a thousand.
+    """
+    entries, ends = listed.entries, listed.ends
     bases = entries["base_offset"]
     counts = wanted.below(ends) - wanted.below(bases)
-    for row in np.flatnonzero(counts).tolist():
-        records, count, length = int(ends[row] - bases[row]), int(counts[row]), int(entries["length"][row])
-        is_whole = count * WHOLE_FROM >= records
-        size = length if is_whole else length * count // records
-        if size > max_bytes and (found or not must):
-            return 0
-        max_bytes -= size
+    rows = np.flatnonzero(counts)
+    if not len(rows):
+        return max_bytes
+    counts, records, lengths = counts[rows], (ends - bases)[rows], entries["length"][rows].astype(np.int64)
+    are_whole = counts * WHOLE_FROM >= records
+    sizes = np.where(are_whole, lengths, lengths * counts // records)
+    fits = int(np.cumsum(sizes).searchsorted(max_bytes, "right"))
+    is_full = fits < len(rows)
+    fits = max(fits, int(must and not found))
+    if fits > 1 and fits == len(rows) and wanted.end < ends[rows[-1]] and counts[:-1].sum() >= wanted.count // 2:
+        fits -= 1  # the rest of its last batch would be sent again with the next lease: let that begin with it
+        is_full = True
+    attributes = entries["attributes"][rows[:fits]]
+    are_single = ~are_whole[:fits] | ((attributes & Attributes.RETRY) != 0)
+    breaks = np.flatnonzero((np.diff(rows[:fits]) != 1) | are_single[1:] | are_single[:-1]) + 1
+    for first, last in zip([0, *breaks.tolist()], [*breaks.tolist(), fits], strict=True):
+        if first == last:
+            continue
+        begin, end = rows[first], rows[last - 1]
+        position = int(entries["position"][begin])
         found.append(
             LeasedBatch(
-                file,
-                int(entries["position"][row]),
-                length,
-                int(bases[row]),
-                int(ends[row]),
-                int(entries["attributes"][row]),
-                is_whole,
+                listed.file,
+                position,
+                int(entries["position"][end]) + int(entries["length"][end]) - position,
+                int(bases[begin]),
+                int(ends[end]),
+                bool(attributes[first] & Attributes.RETRY),
+                bool(attributes[first] & Attributes.CODEC_MASK),
+                bool(are_whole[first]),
             )
         )
-    return max_bytes
+    return 0 if is_full else max_bytes - int(sizes[:fits].sum())
 
 
 class _Wanted:
@@ -154,6 +165,7 @@ class _Wanted:
         self._starts, self._ends = bounds[:, 0], bounds[:, 1]
         self._before = np.concatenate(([0], np.cumsum(self._ends - self._starts)))
         self.end = int(self._ends[-1])
+        self.count = int(self._before[-1])
 
     def below(self, offsets: Int64s) -> Int64s:
         """Return how many wanted offsets lie below each of these."""

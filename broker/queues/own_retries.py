@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from ...protocol.batch import HEADER_BYTES, Attributes, decode_routing
+from ...protocol.batch import HEADER_BYTES, decode_routing
 from ...protocol.columns import RETRY
 from ...protocol.errors import TidelogError
 from ...protocol.retries import NO_JITTER, NO_RETRY, BackoffCode
@@ -67,7 +67,7 @@ class OwnRetries:
             if not found:
                 return
             for batch in found:
-                if batch.attributes & Attributes.RETRY:
+                if batch.has_retries:
                     self.note(batch, 0)
             leased = leased - below(leased, found[-1].end_offset)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...protocol.batch import Attributes, cut_out, verify
+from ...protocol.batch import cut_out, verify
 from ...protocol.limits import KIB
 from ..delivery.offset_set import Span
 from .leased_batches import LeasedBatch
@@ -17,7 +17,7 @@ ON_LOOP_BYTES = 256 * KIB
 
 def is_quick(batch: LeasedBatch) -> bool:
     """Whether cutting it is too little for a worker."""
-    return not batch.attributes & Attributes.CODEC_MASK and batch.length <= ON_LOOP_BYTES
+    return not batch.is_compressed and batch.length <= ON_LOOP_BYTES
 
 
 def cut(batch: LeasedBatch, ranges: Sequence[Span], max_payload_bytes: int) -> bytearray:
