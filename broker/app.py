@@ -291,6 +291,7 @@ class Broker:
             "tidelog_producers": held.producers,
             "tidelog_dedup_ids": held.dedup_ids,
             "tidelog_dedup_ids_forgotten_total": held.dedup_ids_forgotten,
+            "tidelog_groups": 0 if self._groups is None else len(self._groups),
             "tidelog_expired_segments_total": held.expired_segments,
             "tidelog_expired_bytes_total": held.expired_bytes,
             "tidelog_unsynced_bytes": commit.unsynced_bytes,

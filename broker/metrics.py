@@ -40,6 +40,7 @@ HELP: dict[str, str] = {
     "tidelog_producers": "Producers that are remembered, over all partitions.",
     "tidelog_dedup_ids": "Dedup ids that are remembered, over all partitions.",
     "tidelog_dedup_ids_forgotten_total": "Dedup ids forgotten within their window, because a partition had too many.",
+    "tidelog_groups": "Live groups.",
     "tidelog_expired_segments_total": "Segments removed by retention.",
     "tidelog_expired_bytes_total": "Their bytes.",
     "tidelog_unsynced_bytes": "Appended and not yet durable, of all logs.",

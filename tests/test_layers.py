@@ -145,7 +145,8 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "broker/clock.py": ("services", "group_commit", "meta", "partition", "storage", "topics"),
     "broker/timers.py": ("services", "group_commit", "meta", "partition", "storage", "topics"),
     "broker/group_commit.py": ("services", "meta", "partition", "topics"),
-    "broker/meta": ("administration", "partition", "start", "topic", "topics"),
+    "broker/groups": ("queues",),
+    "broker/meta": ("administration", "groups", "queues", "partition", "start", "topic", "topics"),
     "broker/partition.py": ("administration", "meta", "start", "topic", "topics"),
     "broker/topic.py": ("administration", "start", "topics"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.helpers.config_effects import metric
 from tests.helpers.raw_peer import RawPeer
 from tests.helpers.running_broker import running_broker
 
@@ -75,6 +76,7 @@ async def test_groups_are_made_described_changed_moved_and_deleted() -> None:
         assert (altered.group.settings.visibility_timeout_us, altered.group.settings.max_attempts) == (30_000_000, 7)
         moved = await ask(peer, ResetGroup("default/billing", GroupStart("latest"), "default/orders", 1))
         assert moved == ResetGroupReply([GroupBegin(topic_id, "default/orders", 1, 0)])
+        assert await metric(peer, "tidelog_groups") == 1
         (group,) = (await described(peer)).groups
         assert (group.generation, [one.partition for one in group.topics[0].partitions]) == (2, [0, 1])
         assert await ask(peer, DeleteGroup("default/billing")) == DeleteGroupReply(1)
