@@ -116,11 +116,11 @@ def _may_have_ended(history: QueueHistory, timeline: Timeline, before: Handed, a
             if asked.what == "extend" and history.how(asked) == "ok":
                 until_ns = max(until_ns, asked.until_ns)
     stopped = history.did(("killed", "died", "ended", "paused"), before, after, before.worker)
-    moved = history.was_reset(before.group, before, after)
-    # A lease is answered when it is written: a power loss takes it.
+    # A lease is answered when it is written: a power loss takes it, and a reset, also while it waits to be handed out.
+    ends = [fault for fault in history.faults if fault.kind == "power"] + history.moves.get(before.group, [])
     since_ns = before.since_ns or before.at_ns
-    lost = any(since_ns <= fault.at_ns <= after.at_ns for fault in history.faults if fault.kind == "power")
-    return bool(stopped) or moved or lost or after.at_ns >= until_ns - LEASE_SLACK_NS
+    gone = any(since_ns <= end.at_ns <= after.at_ns for end in ends) or history.was_reset(before.group, before, after)
+    return bool(stopped) or gone or after.at_ns >= until_ns - LEASE_SLACK_NS
 
 
 def stale_changes_nothing(history: QueueHistory) -> Iterator[Violation]:

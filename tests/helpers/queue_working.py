@@ -75,7 +75,7 @@ class Work:
 
     def handed(self, message: Any) -> Handed:
         """Write down that this code was handed a message; die of one that kills."""
-        left_s = message.lease_expires_at.timestamp() - time.time()
+        until_ns = time.monotonic_ns() + int((message.lease_expires_at.timestamp() - time.time()) * 1e9)
         event = Handed(
             group=self.job.group,
             worker=self.job.name,
@@ -84,7 +84,8 @@ class Work:
             offset=message.offset,
             lease=LeaseToken.parse(message.lease_token).lease,
             attempt=message.attempt,
-            until_ns=time.monotonic_ns() + int(left_s * 1e9),
+            since_ns=until_ns - int(self.job.visibility_timeout * 1e9),
+            until_ns=until_ns,
         )
         self.recorder.add(event)
         if event.message.startswith(KILLER):
