@@ -52,7 +52,7 @@ class LeaseBook:
     @property
     def held(self) -> int:
         """Messages that are not settled."""
-        return sum(lease.left for lease in self.leases.values())
+        return sum(lease.left for lease in self.leases.values() if not lease.is_lost)
 
     @property
     def buffered(self) -> int:
@@ -150,7 +150,7 @@ class LeaseBook:
                 self.counts["renewals"] += 1
             else:
                 self.counts[COUNTED[entry.how.what]] += len(entry.offsets)
-            if not lease.left and not lease.unanswered:
+            if not lease.unanswered and (lease.is_lost or not lease.left):
                 self.leases.pop(lease.id, None)
 
     def expire(self, lease: HeldLease) -> None:
