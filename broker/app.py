@@ -184,6 +184,7 @@ class Broker:
             waits=self._quiet_timers,
             chance=random.random,
             trace_retention_us=self._config.trace.retention_us,
+            max_frame_bytes=self._config.broker.max_frame_bytes,
         )
         self._queues.start()
         if store is not None:
@@ -302,6 +303,7 @@ class Broker:
             "tidelog_failed_syncs_total": commit.failed_syncs,
             "tidelog_failed_upkeep_steps_total": held.failed_upkeep_steps,
             **archive_gauges(None if self._archive is None else self._archive.archive),
+            **({} if self._queues is None else self._queues.gauges()),
             "tidelog_clock_jumps_total": self._time.jumps,
             "tidelog_loop_lag_seconds": self._heartbeat.max_lag_us / 1e6,
         }

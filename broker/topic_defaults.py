@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from ..protocol.durability import Durability
 from ..protocol.limits import KIB, MAX_MESSAGE_BYTES, MIB
-from ..protocol.topic_settings import Settings, SettingValue
+from ..protocol.topic_name import short_name
+from ..protocol.topic_settings import Settings, SettingValue, awaited_groups
 from .dedup import DedupSettings
 from .storage.settings import LogSettings
 
@@ -39,6 +40,8 @@ class SettingsInForce:
     dedup_scope: str
     archive: bool
     """Whether retention waits until a segment is archived."""
+    retention_waits_for: tuple[str, ...] = ()
+    """Groups, by full name, that must have settled what retention removes."""
 
     def on_wire(self) -> dict[str, SettingValue]:
         """Return them as `TopicInfo.settings` has them."""
@@ -51,6 +54,7 @@ class SettingsInForce:
             "max_message_bytes": self.max_message_bytes,
             "retention": self.retention_us,
             "retention_bytes": self.retention_bytes,
+            "retention_waits_for": ", ".join(map(short_name, self.retention_waits_for)) or None,
             "segment_age": self.segment_age_us,
             "segment_bytes": self.segment_bytes,
         }
@@ -99,6 +103,7 @@ class TopicDefaults:
                 max_ids=number("dedup_max_ids", self.dedup_max_ids),
             ),
             dedup_scope=str(given.get("dedup_scope", self.dedup_scope)),
+            retention_waits_for=tuple(awaited_groups(given.get("retention_waits_for"))),
             archive=given.get("archive", "on" if self.archive else "off") == "on",
         )
 

@@ -27,12 +27,21 @@ from .start import StartReport, start_topics
 from .storage.damage import DamagedRange
 from .storage.log import Log
 from .storage.retention import Expired
-from .storage.sealed import Removable
+from .storage.sealed import Removable, SealedSegment
 from .storage.sync_round import SyncTask, run_round
 from .topic import Topic
 from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
 
 __all__ = ["Created", "StartReport", "Topic", "TopicDefaults", "TopicLimits", "Topics", "TopicsStatistics"]
+
+
+FloorOf = Callable[[str, Partition], int | None]
+"""Returns up to where a group (by full name) has settled a partition, None where there is no such group yet."""
+
+
+def _no_groups(_name: str, _partition: Partition) -> int | None:
+    """Stand in where no groups are served."""
+    return None
 
 
 IsArchived = Callable[[Topic, Partition], Removable | None]
@@ -76,10 +85,18 @@ class Topics:
         """Told of each topic that was deleted."""
         self.when_changed: list[Callable[[Topic], None]] = []
         """Told of each topic that is new, or has other settings or more partitions."""
+        self.when_damaged: list[Callable[[Partition], None]] = []
+        """Told of each partition in which damage was found."""
+        self.when_expired: list[Callable[[], None]] = []
+        """Told when retention has been at all topics."""
         self._producer_ids = ProducerIds(meta)
         self._expired_segments = self._expired_bytes = 0
         self.is_archived: IsArchived = _no_archive
         """Asked which segments of a topic retention may remove."""
+        self.floor_of: FloorOf = _no_groups
+        """Asked where retention is to wait for a group."""
+        self.unsettled_segments = 0
+        """Segments kept past their retention at the last pass, because a group has not settled them."""
         self.version = meta.state.version
         """Rises with every change of any topic, also over restarts."""
         self.report = StartReport()
@@ -210,6 +227,8 @@ class Topics:
                 start=damage.start,
                 end=damage.end,
             )
+        for told in self.when_damaged:
+            told(partition)
 
     # -- retention, statistics, the end --------------------------------------------------------------------------
 
@@ -218,6 +237,7 @@ class Topics:
         time = self._services.time
         age_allowed, now_us = time.age_retention_allowed(), time.wall_us()
         expired: list[Expired] = []
+        self.unsettled_segments = 0
         try:
             for topic in self._by_id.values():
                 for partition in topic.partitions:
@@ -227,15 +247,39 @@ class Topics:
                     expired += [] if found is None else [found]
         finally:  # what was dropped is in no log any more, so its files go whatever happens to the others
             self._remove_segments(expired)
+        for told in self.when_expired:
+            told()
 
     def _expire(self, topic: Topic, partition: Partition, now_us: int, *, age_allowed: bool) -> Expired | None:
         try:
-            return partition.expire(now_us, age_allowed=age_allowed, may_remove=self.is_archived(topic, partition))
+            waited = self.unsettled_segments
+            found = partition.expire(now_us, age_allowed=age_allowed, may_remove=self._may_remove(topic, partition))
+            if self.unsettled_segments > waited:
+                self.unsettled_segments = waited + partition.log.held_segments
+            return found
         except TidelogError as error:  # the others must not fill the disk because of this one
             self._services.report(
                 "retention failed", topic_id=partition.topic_id, partition=partition.index, why=error.message
             )
             return None
+
+    def _may_remove(self, topic: Topic, partition: Partition) -> Removable | None:
+        """Return what says which segments may go: archived where that is wanted, and settled by the groups waited for.
+
+        A group that is not there yet has settled nothing.
+        """
+        is_archived = self.is_archived(topic, partition)
+        if not topic.settings.retention_waits_for:
+            return is_archived
+        floor = min(self.floor_of(name, partition) or 0 for name in topic.settings.retention_waits_for)
+
+        def may_remove(segment: SealedSegment) -> bool:
+            if segment.end_offset > floor:
+                self.unsettled_segments += 1
+                return False
+            return is_archived is None or is_archived(segment)
+
+        return may_remove
 
     def _remove_segments(self, expired: Sequence[Expired]) -> None:
         if not expired:

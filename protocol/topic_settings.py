@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from enum import Enum
 
 from .durability import Durability
-from .errors import InvalidTopicError
+from .errors import InvalidGroupError, InvalidTopicError
+from .group_name import full_group_name
 from .limits import KIB, MAX_MESSAGE_BYTES, MIB
 from .quantities import format_duration, format_size, parse_duration_us, parse_size
 
@@ -19,11 +20,12 @@ Settings = Mapping[str, SettingValue]
 
 DURATION_KEYS = frozenset({"retention", "segment_age", "dedup_window"})
 SIZE_KEYS = frozenset({"retention_bytes", "segment_bytes", "max_message_bytes"})
-OPTIONAL_KEYS = frozenset({"retention", "retention_bytes", "segment_age"})
-"""Keys that may be `none`: keep for ever, keep any amount, roll by size alone (or a quarter of the retention)."""
+OPTIONAL_KEYS = frozenset({"retention", "retention_bytes", "segment_age", "retention_waits_for"})
+"""Keys that may be `none`: keep for ever, keep any amount, roll by size alone (or a quarter of the retention), wait for
+no group."""
 COUNT_KEYS = frozenset({"dedup_max_ids"})
 SWITCH_KEYS = frozenset({"archive"})
-WORD_KEYS = frozenset({"durability", "dedup_scope"}) | SWITCH_KEYS
+WORD_KEYS = frozenset({"durability", "dedup_scope", "retention_waits_for"}) | SWITCH_KEYS
 KEYS = DURATION_KEYS | SIZE_KEYS | COUNT_KEYS | WORD_KEYS
 
 SWITCH_WORDS = ("on", "off")
@@ -38,6 +40,8 @@ MAX_DURATION_US = 50_000_000 * 86_400_000_000
 MAX_DEDUP_WINDOW_US = 30 * 86_400_000_000
 MAX_DEDUP_IDS = 10_000_000
 """Of one partition, in memory: some 2 GB."""
+MAX_AWAITED_GROUPS = 16
+"""Groups that retention may wait for; each is looked up for every partition at every pass."""
 NO_VALUE = ("none", "null", "")
 
 
@@ -96,10 +100,29 @@ def check_settings(settings: Settings) -> None:
             _check_durability(value)
         elif key == "dedup_scope":
             _check_dedup_scope(value)
+        elif key == "retention_waits_for":
+            _check_groups(value)
         elif key in SWITCH_KEYS:
             _check_switch(key, value)
         else:
             _check_range(key, value)
+
+
+def awaited_groups(value: SettingValue) -> list[str]:
+    """Return the full names of the groups in `retention_waits_for`: `billing, audit`. Raises InvalidGroupError."""
+    return [] if value is None else [full_group_name(name.strip()) for name in str(value).split(",")]
+
+
+def _check_groups(value: int | str) -> None:
+    try:
+        found = awaited_groups(value)
+    except InvalidGroupError as error:
+        raise InvalidTopicError(f"retention_waits_for: {error.message}", key="retention_waits_for") from None
+    if len(found) > MAX_AWAITED_GROUPS:
+        raise InvalidTopicError(
+            f"retention_waits_for: expected at most {MAX_AWAITED_GROUPS} groups, found {len(found)}",
+            key="retention_waits_for",
+        )
 
 
 def _check_durability(value: int | str) -> None:

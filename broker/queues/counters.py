@@ -34,7 +34,7 @@ class Counters:
 
     def values(self) -> dict[str, int]:
         """Return them by the names of the metrics."""
-        return {f"{PREFIX}{field.name}{SUFFIX}": getattr(self, field.name) for field in fields(self)}
+        return {_NAMES[field.name]: getattr(self, field.name) for field in fields(self)}
 
     def add(self, other: Counters) -> None:
         """Add what happened to another group."""
@@ -60,3 +60,9 @@ class Counters:
                     pass
             if Flag.EXPIRED in event.flags:
                 self.expired += count
+
+
+_NAMES = {
+    field.name: f"{PREFIX}{field.name}{'_total' if field.name == 'lease_lost' else SUFFIX}"
+    for field in fields(Counters)
+}

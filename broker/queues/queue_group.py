@@ -124,6 +124,16 @@ class QueueGroup:
         for key in [*self.parts]:
             self._drop(key)
 
+    def leave(self) -> None:
+        """Be at work no more, with nobody waiting and nothing leased; what is recorded stays in the delivery logs."""
+        for key in [*self.parts]:
+            self._drop(key)
+
+    @property
+    def waiting(self) -> int:
+        """How many acquires wait."""
+        return len(self._dispatch)
+
     def serves(self, topic_id: int) -> bool:
         """Whether it reads a topic, or did so a moment ago."""
         return self.group.reads(topic_id) or any(key[0] == topic_id for key in self.parts)

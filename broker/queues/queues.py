@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...protocol.errors import NotFoundError, UnknownGroupError
+from ...protocol.errors import NotFoundError, TidelogError, UnknownGroupError
 from ...protocol.group_name import full_group_name
 from ...protocol.limits import MAX_FRAME_BYTES
 from ...protocol.messages import (
@@ -35,6 +35,7 @@ from ..topics import Topic, Topics
 from .counters import Counters
 from .delivery_log import DAY_US, DeliveryLog, delivery_settings
 from .delivery_opening import OpenedDelivery, is_there, open_deliveries
+from .group_partition import GroupPartition
 from .message_states import MessageStateReader, check_states
 from .partition_delivery import PartitionDelivery
 from .queue_group import QueueGroup
@@ -80,6 +81,9 @@ class Queues:
         groups.observers.append(self)
         topics.when_changed.append(self.topic_changed)
         topics.when_gone.append(self.topic_changed)
+        topics.when_damaged.append(self.pass_over_damage)
+        topics.when_expired.append(self.tidy)
+        topics.floor_of = self.floor
 
     def __repr__(self) -> str:
         return f"<Queues {len(self._at_work)} groups at work>"
@@ -184,6 +188,28 @@ class Queues:
             if group.serves(topic.id):
                 group.topic_changed()
 
+    def pass_over_damage(self, partition: Partition) -> None:
+        """Settle in every group what of a partition cannot be read any more."""
+        for part in self._parts_of(partition):
+            try:
+                part.ledger.pass_over_damage()
+            except TidelogError as error:  # found again when it is to be leased
+                self._services.report("damage not passed over", group=part.group_name, why=error.message)
+
+    def tidy(self) -> None:
+        """Settle what retention removed, forget members that are gone, and leave groups with nothing to do."""
+        for group in [*self._at_work.values()]:
+            for part in group.parts.values():
+                part.ledger.clip()
+            group.members.forget_silent()
+            if group.is_idle:
+                del self._at_work[group.group.id]
+                group.leave()
+
+    def _parts_of(self, partition: Partition) -> list[GroupPartition]:
+        place = (partition.topic_id, partition.index)
+        return [part for group in self._at_work.values() if (part := group.parts.get(place)) is not None]
+
     def _partitions_of(self, group: Group) -> list[Partition]:
         topics = [topic for topic in self._topics.all() if group.reads(topic.id)]
         return [one for topic in topics for one in topic.partitions]
@@ -209,6 +235,58 @@ class Queues:
     @property
     def _made(self) -> frozenset[tuple[int, int]]:
         return frozenset(self._topics.meta.state.deliveries.made)
+
+    def floor(self, name: str, partition: Partition) -> int | None:
+        """Return up to where a group has settled a partition; None where there is no such group, or it does not read
+        the topic: what it has yet to read is kept for it."""
+        group = self._groups.find(name)
+        if group is None or not group.reads(partition.topic_id):
+            return None
+        begin = group.begin(partition.topic_id, partition.index)
+        delivery = partition.delivery
+        if delivery.degraded.get(group.id) == begin.generation or delivery.problem() is not None:
+            return 0  # nobody knows what it has settled
+        log = delivery.log
+        state = None if log is None else log.fold.states.get(group.id)
+        if log is None or state is None or log.fold.generations[group.id] < begin.generation:
+            return partition.log.clamp(begin.epoch, begin.offset)
+        return state.floor
+
+    def gauges(self) -> dict[str, int]:
+        """Return counters and gauges by the names of the metrics, each group's by itself."""
+        values: dict[str, int] = {"tidelog_queue_groups_at_work": len(self._at_work)}
+        for group in self._groups.all():
+            label = f'{{group="{short_name(group.name)}"}}'
+            counters = self._counters.get(group.id)
+            for name, value in () if counters is None else counters.values().items():
+                values[name + label] = value
+            work = self._at_work.get(group.id)
+            values[f"tidelog_queue_leased_messages{label}"] = 0 if work is None else work.in_flight
+            values[f"tidelog_queue_members{label}"] = 0 if work is None else len(work.members)
+            values[f"tidelog_queue_waiting_acquires{label}"] = 0 if work is None else work.waiting
+            waits, backlog = self._backlog(group)
+            values[f"tidelog_queue_delayed_messages{label}"] = waits
+            values[f"tidelog_queue_backlog_messages{label}"] = backlog
+        logs = [log for topic in self._topics.all() for one in topic.partitions if (log := one.delivery.log)]
+        values["tidelog_queue_clipped_messages_total"] = sum(log.fold.clipped for log in logs)
+        values["tidelog_retention_held_segments"] = self._topics.unsettled_segments
+        values["tidelog_queue_degraded_partitions"] = sum(
+            len(groups) for groups in self._topics.meta.state.deliveries.degraded.values()
+        )
+        return values
+
+    def _backlog(self, group: Group) -> tuple[int, int]:
+        """Return how many messages of a group wait for their time, and how many are not settled."""
+        waits = backlog = 0
+        for one in self._partitions_of(group):
+            begin, log, visible = group.begin(one.topic_id, one.index), one.delivery.log, one.visible_offset
+            state = None if log is None else log.fold.states.get(group.id)
+            if log is None or state is None or log.fold.generations[group.id] < begin.generation:
+                backlog += max(0, visible - max(one.log.clamp(begin.epoch, begin.offset), one.start_offset))
+                continue
+            waits += len(state.waiting)
+            backlog += len(state.open) + max(0, visible - state.frontier)
+        return waits, backlog
 
     def _has_leases(self, group: Group, partition: Partition) -> bool:
         """Whether something of a group has its time there."""
@@ -275,7 +353,7 @@ class Queues:
         log.fold.serve(epoch, self._around.now(), time.monotonic_us, live.__getitem__)
 
     def _delivery_changed(self, delivery: PartitionDelivery) -> None:
-        for group in self._at_work.values():
+        for group in [*self._at_work.values()]:
             part = group.parts.get((delivery.topic_id, delivery.index))
             if part is not None:
                 group.reopened(part)

@@ -57,7 +57,8 @@ class Owner(Protocol):
 class Topics:
     """`client.topics`. Settings are keywords: retention="7d" (or a timedelta, or seconds), retention_bytes="10GiB" (or
     bytes), segment_bytes, segment_age, max_message_bytes, durability="written", dedup_window, dedup_scope="topic",
-    dedup_max_ids, archive="on" or "off"; None means no limit."""
+    dedup_max_ids, archive="on" or "off", retention_waits_for="billing, audit" (queue groups that must have settled what
+    retention removes); None means no limit."""
 
     def __init__(self, client: Owner) -> None:
         self._client = client

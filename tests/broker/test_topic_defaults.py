@@ -17,6 +17,7 @@ GIVEN: dict[str, SettingValue] = {
     "max_message_bytes": 1_000,
     "retention": None,
     "retention_bytes": 5_000,
+    "retention_waits_for": "billing, other/audit",
     "segment_age": 7_000_000,
     "segment_bytes": 65_536,
 }

@@ -21,6 +21,8 @@ from tidelog.protocol.topic_settings import KEYS, check_settings, format_setting
         ("dedup_scope", "topic", "topic"),
         ("dedup_max_ids", "1000", 1000),
         ("archive", "off", "off"),
+        ("retention_waits_for", "billing, other/audit", "billing, other/audit"),
+        ("retention_waits_for", "none", None),
     ],
 )
 def test_settings_read_and_show_the_same_text(key: str, text: str, value: object):
@@ -32,7 +34,7 @@ def test_settings_read_and_show_the_same_text(key: str, text: str, value: object
 def test_every_key_is_exercised_above():
     """A new key needs its line in the table."""
     logs = {"retention", "retention_bytes", "segment_bytes", "segment_age", "max_message_bytes", "durability"}
-    assert logs | {"dedup_window", "dedup_scope", "dedup_max_ids", "archive"} == KEYS
+    assert logs | {"dedup_window", "dedup_scope", "dedup_max_ids", "archive", "retention_waits_for"} == KEYS
 
 
 @pytest.mark.parametrize(
@@ -49,6 +51,8 @@ def test_every_key_is_exercised_above():
         ("dedup_window", "none", "dedup_window: expected a duration"),
         ("dedup_scope", "key", "dedup_scope: expected partition or topic, found 'key'"),
         ("archive", "yes", "archive: expected on or off, found 'yes'"),
+        ("retention_waits_for", "billing,,", "retention_waits_for: expected a group name"),
+        ("retention_waits_for", ",".join(["g"] * 17), "retention_waits_for: expected at most 16 groups, found 17"),
         ("dedup_max_ids", "0", "dedup_max_ids: expected 1 to 10000000, found 0"),
         ("dedup_max_ids", "1k", "dedup_max_ids: expected a whole number, found '1k'"),
     ],
