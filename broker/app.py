@@ -31,6 +31,7 @@ from .handlers import Answer, Context, empty_reply, handle
 from .logging import get_logger
 from .metrics import Metrics, Values
 from .queues.queues import Queues
+from .rehearsal import Rehearsal
 from .server import Server, open_listeners
 from .services import Services
 from .session import Session, SessionLimits, Surroundings
@@ -51,16 +52,17 @@ COLD_READERS = 4
 class Broker:
     """A whole broker over a data directory and a clock."""
 
-    def __init__(self, files: Files, clock: Clock, config: Config, *, is_stepped: bool = False) -> None:
-        """`files` is this broker's own from now on: `run` locks and closes it. `is_stepped`: another part of the
+    def __init__(self, files: Files, clock: Clock, config: Config, rehearsal: Rehearsal | None = None) -> None:
+        """`files` is this broker's own from now on: `run` locks and closes it. In a rehearsal another part of the
         program moves the clock and calls what is due, see `stepping`."""
         self._config = config
         self._files = files
         self._time = BrokerTime(clock)
         self._timers = RungTimers()
-        self._quiet_timers = Timers() if is_stepped else self._timers
+        self._quiet_timers = Timers() if rehearsal is not None else self._timers
         """For what nobody waits for to happen: housekeeping, and the end of waits. Else one heap has both."""
-        self._is_stepped = is_stepped
+        self._is_stepped = rehearsal is not None
+        self._rehearsal = rehearsal or Rehearsal(handle, random.random)
         self._commit: GroupCommit[SyncTask] = GroupCommit(
             max_unsynced_bytes=config.log.max_unsynced_bytes, sync_behind_us=config.log.sync_interval_us
         )
@@ -182,7 +184,7 @@ class Broker:
             opened,
             self._groups,
             waits=self._quiet_timers,
-            chance=random.random,
+            chance=self._rehearsal.chance,
             trace_retention_us=self._config.trace.retention_us,
             max_frame_bytes=self._config.broker.max_frame_bytes,
         )
@@ -199,7 +201,7 @@ class Broker:
         context = self._context(topics)
 
         def answer(session: Session, message: Message, bulk: memoryview) -> Answer:
-            return handle(context, session, message, bulk)
+            return self._rehearsal.handle(context, session, message, bulk)
 
         def empty(api: int) -> Reply:
             return empty_reply(context, api)

@@ -24,6 +24,7 @@ from ..protocol.errors import TidelogError
 from .app import Broker
 from .clock import Clock
 from .config import Config
+from .rehearsal import Rehearsal
 from .storage.files import Files, MemoryFiles
 
 CLOSE_LOOK_S = 0.5
@@ -36,9 +37,15 @@ class EmbeddedBroker:
     """One broker in one thread. `start` and `close` are for one thread at a time, everything else for any."""
 
     def __init__(
-        self, files: Files, clock: Clock, config: Config, *, listen: bool = False, is_stepped: bool = False
+        self,
+        files: Files,
+        clock: Clock,
+        config: Config,
+        *,
+        listen: bool = False,
+        rehearsal: Rehearsal | None = None,
     ) -> None:
-        self.broker = Broker(files, clock, config, is_stepped=is_stepped)
+        self.broker = Broker(files, clock, config, rehearsal)
         self.clock = clock
         self._files = files
         self._listen = listen

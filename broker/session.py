@@ -249,6 +249,12 @@ class Session:
             self._reply(key, self._around.empty_reply(key.api))
         return key is not None
 
+    def cut(self) -> None:
+        """End the connection at once: what is answered from here on goes nowhere."""
+        self._output.break_off()
+        self._conversing.cancel()
+        self._leaving.cancel()
+
     # -- replies -------------------------------------------------------------------------------------------------
 
     def _reply(self, key: RequestKey, reply: Reply) -> None:

@@ -29,7 +29,7 @@ from ..protocol.errors import WouldBlockForever
 MAX_JUMPS = 2_000
 """In one wait without a timeout; then what happens at these times (a lease renewed again and again) will not end it."""
 
-FIRST_LOOK_S = 0.001
+FIRST_LOOK_S = 0.0005
 """What a broker answers comes within this, mostly, and nobody needs to ask whether all wait."""
 
 LOOK_S = 0.005
@@ -195,22 +195,22 @@ class VirtualClock:
 
     def _jump(self, wait: Wait, waits: list[Wait]) -> None:
         work_us = self._engine.next_work_us()
-        moment = min(each.until for each in waits)
+        moments = [_us(each.until) for each in waits if each.until < math.inf]
         if work_us is not None:
-            moment = min(moment, work_us / 1e6)
+            moments.append(work_us)
         wait.jumps += 1
-        if moment == math.inf or (wait.until == math.inf and wait.jumps > MAX_JUMPS):
+        if not moments or (wait.until == math.inf and wait.jumps > MAX_JUMPS):
             raise WouldBlockForever(_why(wait))
-        self._pass_until(moment)
+        self._pass_until(min(moments))
 
     def _pass_overdue(self, wait: Wait) -> bool:
         if wait.until < math.inf and wait.is_overdue:
-            self._pass_until(wait.until)
+            self._pass_until(_us(wait.until))
             return True
         return False
 
-    def _pass_until(self, moment: float) -> None:
-        self._engine.pass_until(math.ceil(moment * 1e6), self._is_noticed)
+    def _pass_until(self, us: int) -> None:
+        self._engine.pass_until(us, self._is_noticed)
         now = self.now()
         for each in self._all():
             if each.until <= now:
@@ -234,8 +234,7 @@ class VirtualClock:
             while (now_us := self._engine.now_us()) < target_us:
                 mine = threading.get_ident()
                 moments = [each.until for each in self._all() if each.thread != mine and each.until > now_us / 1e6]
-                first = min(moments, default=math.inf)
-                self._pass_until(min(first, target_us / 1e6))
+                self._pass_until(min([_us(each) for each in moments if each < math.inf] + [target_us]))
                 self._calm(grace_until)
 
     def settle(self) -> None:
@@ -294,6 +293,12 @@ def _waits_for_a_thread(frame: FrameType) -> bool:
     if file.endswith("/threading.py") and name in _WAITS:
         return frame.f_locals.get("timeout") in (None, -1)
     return any(file.endswith(place) and name == function for place, function in _POOLS)
+
+
+def _us(moment: float) -> int:
+    """Return a moment in whole microseconds, none of which a comparison with the moment finds to be before it."""
+    us = math.ceil(moment * 1e6)
+    return us if us / 1e6 >= moment else us + 1
 
 
 def _why(wait: Wait) -> str:

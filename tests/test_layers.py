@@ -131,11 +131,13 @@ EDGE = (
     "config",
     "data_folder",
     "embedded",
+    "faults",
     "handlers",
     "inspection",
     "local_folder",
     "object_store",
     "server",
+    "rehearsal",
     "session",
     "stepping",
 )

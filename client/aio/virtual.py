@@ -7,6 +7,7 @@ import math
 import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.lowlevel
@@ -14,6 +15,11 @@ import anyio.lowlevel
 from ...protocol.errors import WouldBlockForever
 from ..virtual_clock import INTERNAL, LOOK_S, VirtualClock, Wait
 from .runtime import Bell, Poller, Time, call_soon, home, readable_or_writable
+
+WATCH = INTERNAL + "watch"
+
+MANY_TURNS = 10
+"""Of an event loop, in which tasks that are about to get blocked; what is not by then is at work."""
 
 
 def time_on(clock: VirtualClock) -> Time:
@@ -66,6 +72,9 @@ async def _wait(
     clock: VirtualClock, until: float, is_ready: Callable[[], bool], happens: Callable[[], Awaitable[object]]
 ) -> bool:
     """Return whether it happened before that moment of the clock."""
+    if clock.now() >= until:
+        await anyio.lowlevel.checkpoint()
+        return is_ready()
     here, is_over, failure = home(), False, None
     is_internal = (anyio.get_current_task().name or "").startswith(INTERNAL)
 
@@ -89,7 +98,8 @@ async def _wait(
     clock.begin(wait)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(watch, name=INTERNAL + "watch")
+            if not is_internal:  # else it never moves time, and is woken by whoever does
+                group.start_soon(watch, name=WATCH)
             await happens()
             is_over = True
             end()
@@ -105,17 +115,29 @@ async def _until_all_are_blocked() -> None:
     if not isinstance(native, asyncio.AbstractEventLoop):
         await anyio.wait_all_tasks_blocked()
         return
-    await asyncio.sleep(0)  # not AnyIO's, which pauses for 100 ms where a task is not blocked yet
-    while _is_busy(native):
-        await asyncio.sleep(0)
+    turns = 0  # by hand: AnyIO's pauses for 100 ms where a task is not blocked yet
+    while turns == 0 or _is_busy(native):
+        turns += 1
+        if turns > MANY_TURNS:
+            await asyncio.sleep(LOOK_S)
+            continue
+        _turning[native] = _turning.get(native, 0) + 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            _turning[native] -= 1
+
+
+_turning: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+"""How many in each loop do nothing but look whether the others are blocked."""
 
 
 def _is_busy(loop: asyncio.AbstractEventLoop) -> bool:
-    if getattr(loop, "_ready", ()):
+    if len(getattr(loop, "_ready", ())) > _turning.get(loop, 0):
         return True
     mine = asyncio.current_task()
     for task in asyncio.all_tasks():
         waits_for: asyncio.Future[object] | None = getattr(task, "_fut_waiter", None)
-        if task is not mine and (waits_for is None or waits_for.done()):
+        if task is not mine and task.get_name() != WATCH and (waits_for is None or waits_for.done()):
             return True
     return False

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .broker.clock import Clock
     from .broker.config import Config
     from .broker.embedded import EmbeddedBroker
+    from .broker.rehearsal import Rehearsal
     from .client.aio.client import AsyncClient
     from .client.blocking.client import Client
     from .client.codec import Codec
@@ -53,7 +54,6 @@ class Broker:
     Raises ConfigError that names every key that is wrong. Any thread may call any method.
     """
 
-    _is_stepped = False
     _reads_environment = True
 
     def __init__(
@@ -85,16 +85,20 @@ class Broker:
         from .broker.data_folder import open_files
         from .broker.embedded import EmbeddedBroker
 
+        from .broker.logging import configure
+
         self._check_process()
         with self._lock:
             if self._is_closed or self._embedded is not None:
                 raise ClosedError("expected a broker that was never started: make another one")
+            if self._logs:
+                configure(self._config.logging.level, self._config.logging.format)
             embedded = EmbeddedBroker(
                 open_files(self._data_dir),
                 self._make_clock(),
                 self._config,
                 listen=self._listen is not None,
-                is_stepped=self._is_stepped,
+                rehearsal=self._rehearsal(),
             )
             embedded.start()
             self._embedded = embedded
@@ -187,6 +191,10 @@ class Broker:
         if self._made != generation():
             raise ForkedError("this broker was made before a fork and runs in the parent; make a new one in the child")
 
+    def _rehearsal(self) -> Rehearsal | None:
+        """Return what of it a test decides."""
+        return None
+
     def _make_clock(self) -> Clock:
         from .broker.clock import SystemClock
 
@@ -202,6 +210,7 @@ class Broker:
         for source in (config or {}, sections):
             for section, keys in source.items():
                 given.setdefault(_text(section), {}).update(_keys(section, keys))
+        self._logs = "logging" in given
         place = given.setdefault("broker", {})
         for key, value in (("data_dir", self._data_dir), ("listen", self._listen)):
             if value is not None and key in place:

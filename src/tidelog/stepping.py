@@ -1,4 +1,4 @@
-"""Between the clock that clients see and the broker that it moves: calls from any thread into the loop of the broker."""
+"""Between the clock that clients see and the broker that it moves: calls from any thread into the broker's loop."""
 
 from __future__ import annotations
 

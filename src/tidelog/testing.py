@@ -18,13 +18,15 @@ from . import embedded
 from .client.core.times import from_us, to_us
 from .client.errors import UnsupportedError
 from .client.message import Message
-from .faults import Faults
+from .faults import NAMES, Faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .broker import clock as broker_clock
     from .broker.embedded import EmbeddedBroker
+    from .broker.faults import FaultyHandler
+    from .broker.rehearsal import Rehearsal
     from .client.virtual_clock import VirtualClock
 
 __all__ = ["Broker", "Clock", "Faults"]
@@ -45,7 +47,6 @@ class Broker(embedded.Broker):
     So a call takes the time it says, at once. Where nothing will ever happen, it raises WouldBlockForever.
     """
 
-    _is_stepped = True
     _reads_environment = False
 
     def __init__(
@@ -62,6 +63,7 @@ class Broker(embedded.Broker):
         self._start_us = None if start is None else to_us(start, "start")
         self._faults, self._seed = faults, seed
         self._clock: Clock | None = None
+        self._handler: FaultyHandler | None = None
         given = {**sections, "broker": {**IDLE, **sections.get("broker", {})}}
         super().__init__(data_dir, listen=listen, config=config, **given)
 
@@ -93,7 +95,27 @@ class Broker(embedded.Broker):
         self._running()
         raise UnsupportedError("dead letters are not there yet: a message at its limit is settled as rejected")
 
+    @property
+    def fired(self) -> dict[str, int]:
+        """How often each fault happened so far, by its name: a test of a handler should look whether any did."""
+        self._running()
+        return dict(self._handler.fired) if self._handler is not None else dict.fromkeys(NAMES, 0)
+
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _rehearsal(self) -> Rehearsal:
+        from random import Random
+
+        from .broker.faults import Chances, FaultyHandler
+        from .broker.handlers import handle
+        from .broker.rehearsal import Rehearsal
+
+        chance, faults = Random(self._seed).random, self._faults
+        if faults is None:
+            return Rehearsal(handle, chance)
+        chances = Chances(faults.duplicate, faults.lose_lease, faults.cut_after_send)
+        self._handler = FaultyHandler(chances, self._seed)
+        return Rehearsal(self._handler, chance)
 
     def _make_clock(self) -> broker_clock.Clock:
         import time

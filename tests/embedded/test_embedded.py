@@ -357,3 +357,16 @@ def test_a_child_that_lives_on_holds_no_lock(tmp_path: Path) -> None:
         os.close(write)
         os.waitpid(child, 0)
         os.close(read)
+
+
+def test_it_logs_only_where_it_is_told_to(capfd: pytest.CaptureFixture[str]) -> None:
+    """A `logging` section sends what the broker says to standard error; without one it says nothing."""
+    from tidelog.broker.logging import silence
+
+    try:
+        for sections, expected in (({}, 0), ({"logging": {"level": "info", "format": "json"}}, 1)):
+            with Broker(config=sections):
+                pass
+            assert capfd.readouterr().err.count('"event": "serving"') == expected
+    finally:
+        silence()

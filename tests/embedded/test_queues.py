@@ -1,0 +1,84 @@
+"""Queue groups on a virtual clock: waits, retries and renewals take their time at once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.client.flavours import FLAVOURS, World, run
+from tests.client.queues import done
+from tidelog import WouldBlockForever
+from tidelog.testing import Broker
+
+NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
+ONE = {"partitions": 1}
+
+
+def since(broker: Broker) -> timedelta:
+    """How much time has passed on a broker that began at the new year."""
+    return broker.clock.now() - NEW_YEAR
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_retry_comes_when_its_delay_is_over(flavour: str) -> None:
+    """Whoever waits for it gets it at its time, and not before."""
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+            await client.produce("t", b"x")
+            async with client.queue("t", group="g") as queue:
+                [message] = await queue.receive()
+                await done(message.nack("not yet", delay=3600))
+                assert await queue.receive(timeout=3500) == []
+                [again] = await queue.receive()
+                assert (again.value, again.attempt) == (b"x", 2)
+                assert timedelta(hours=1) <= since(broker) < timedelta(hours=1, seconds=1)
+                await done(again.ack(wait=True))
+                with pytest.raises(WouldBlockForever):
+                    await queue.receive()
+
+    with Broker(start=NEW_YEAR, topics=ONE) as broker:
+        run(flavour, body)
+
+
+def test_advance_brings_what_is_due() -> None:
+    """A returned message is there when `advance` returns, without any wait."""
+    with Broker(start=NEW_YEAR, topics=ONE) as broker, broker.client() as client:
+        client.produce("t", b"x")
+        with client.queue("t", group="g") as queue:
+            [message] = queue.receive()
+            message.nack("not yet", delay=60)
+            queue.flush()
+            broker.clock.advance(seconds=59)
+            assert queue.receive(timeout=0) == []
+            broker.clock.advance(seconds=1)
+            [again] = queue.receive(timeout=0.001)
+            assert (again.attempt, again.previous_error is not None) == (2, True)
+            again.ack()
+        assert since(broker) < timedelta(seconds=61)
+
+
+def test_what_is_held_is_renewed_while_time_passes() -> None:
+    """Five minutes of work on a lease of 30 s lose nothing: the client's own thread keeps it up."""
+    with Broker(start=NEW_YEAR, topics=ONE) as broker, broker.client() as client:
+        client.produce("t", b"x")
+        with client.queue("t", group="g", visibility_timeout=30) as queue:
+            [message] = queue.receive()
+            broker.clock.advance(minutes=5)
+            message.ack(wait=True)
+        assert client.groups.describe("g").topics[0].partitions[0].floor == 1
+
+
+def test_a_lease_that_nobody_renews_ends() -> None:
+    """After its visibility timeout the message is somebody else's."""
+    with Broker(start=NEW_YEAR, topics=ONE) as broker, broker.client() as client:
+        client.produce("t", b"x")
+        with client.queue("t", group="g", visibility_timeout=30, auto_extend=False) as held:
+            assert [message.value for message in held.receive()] == [b"x"]
+            with client.queue("t", group="g", visibility_timeout=30) as other:
+                assert other.receive(timeout=0) == []
+                broker.clock.advance(seconds=40)
+                [again] = other.receive()
+                assert again.value == b"x"
+                again.ack(wait=True)
