@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
 
 import anyio
 import pytest
 
 from tests.client.flavours import FLAVOURS, World, read, run
-from tidelog import OffsetOutOfRangeError, WouldBlockForever
+from tests.embedded.test_embedded import in_a_child
+from tidelog import ForkedError, OffsetOutOfRangeError, WouldBlockForever
 from tidelog.testing import Broker
 
 NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
@@ -344,3 +348,41 @@ def test_a_closed_one_lets_nobody_hang() -> None:
     thread.join(30)
     assert not thread.is_alive()
     assert [type(error).__name__ for error in caught] == ["ClosedError"]
+
+
+def test_a_hundred_leave_nothing_behind() -> None:
+    """One after the other, with clients, a producer and a reader: threads and descriptors are what they were."""
+
+    def once() -> None:
+        with Broker() as broker, broker.client() as client, client.producer() as producer:
+            producer.send("t", b"x")
+            broker.clock.advance(minutes=1)
+            assert len(broker.messages("t")) == 1
+
+    def count() -> tuple[int, int]:
+        gc.collect()
+        ours = [each for each in threading.enumerate() if each.name.startswith("tidelog")]
+        return len(ours), len(list(Path("/proc/self/fd").iterdir()))
+
+    for _ in range(5):
+        once()
+    before = count()
+    for _ in range(100):
+        once()
+    assert count() == before
+
+
+def test_a_forked_child_is_told() -> None:
+    """It does not hang on a clock that nobody moves there."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
+        client.produce("t", b"x")
+
+        def check() -> None:
+            for use in (client.ping, broker.client, partial(client.produce, "t", b"x")):
+                with pytest.raises(ForkedError):
+                    use()
+            with Broker() as other, other.client() as fresh:
+                assert fresh.produce("t", b"x", partition=0).offset == 0
+
+        assert in_a_child(check) == 0
+        assert client.ping().node_id == "node-1"
