@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 
 import pytest
@@ -141,6 +143,19 @@ def test_every_action_does_what_it_says(tidelog: CommandLine, topic: str) -> Non
     assert due > taken[3]["lease_expires_at"]
     again = lease(tidelog, topic, group)
     assert (again["value"], again["attempt"], again["previous_error"]) == ("1", 2, "again")
+
+
+def test_a_lease_runs_for_as_long_as_was_asked_for(tidelog: CommandLine, topic: str) -> None:
+    """--visibility-timeout is that of these messages: what is not settled by then has failed the attempt."""
+    tidelog.run("produce", topic, stdin=b"a\n")
+    group = f"{topic}-expires"
+    tidelog.run("groups", "create", group, "--topic", topic, "--set", "backoff=constant:1h")
+    token = lease(tidelog, topic, group, "--visibility-timeout", "1s")["lease_token"]
+    until = time.monotonic() + TIMEOUT_S
+    while states(tidelog, topic, 1, group) == [("leased", 1)] and time.monotonic() < until:
+        select.select([], [], [], 0.1)
+    assert states(tidelog, topic, 1, group) == [("waiting", 1)]
+    assert tidelog.run("settle", token, "ack", code=1).error.startswith("tidelog: LEASE_LOST: ")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 
+import numpy as np
 import pytest
 from tests.helpers.archiving import DEFAULTS, SECOND, ArchivingCore, archived_topic
 from tests.helpers.broker_core import batch, bulk_of, split
@@ -12,7 +13,8 @@ from tests.helpers.faulty_files import FaultyFiles
 
 from tidelog.broker.partition import Partition
 from tidelog.broker.storage.files import MemoryFiles
-from tidelog.protocol.batch import decode_batch
+from tidelog.protocol.batch import Codec, RoutingColumns, decode_batch, encode_batch
+from tidelog.protocol.columns import RETRY
 from tidelog.protocol.messages import FetchPosition, OffsetKind, OffsetQuery
 
 
@@ -96,6 +98,26 @@ def test_batches_outside_a_range_of_timestamps_are_left_out() -> None:
     fetched = core.archive.reader.fetch(partition, position, max_bytes=1 << 20, timestamps=(2_000, 4_000)).result()
     assert fetched.result.next_offset == 6
     assert [decode_batch(found).header.base_offset for found in split(bulk_of(fetched))] == [2, 3]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_retry_policies_come_back_from_the_archive(codec: Codec) -> None:
+    """What messages say of their retries is archived with them."""
+    core, _topic, partition = archived_topic()
+    retries = np.array([(5, 2, 255, 2_000, 250, 30_000), (0,) * 6], dtype=RETRY)
+    sent = encode_batch(
+        [b"a" * 20_000, b"b" * 20_000], timestamp_us=0, routing=RoutingColumns(retries=retries), codec=codec
+    )
+    core.produce(partition, memoryview(sent))
+    core.fill(partition, 14, first=2)
+    core.advance(2 * SECOND)
+    core.expire()
+    assert partition.start_offset >= 2
+    (first, *_) = split(bulk_of(core.fetch_archived(partition, 0)))
+    found = decode_batch(first)
+    assert found.values.to_list() == [b"a" * 20_000, b"b" * 20_000]
+    assert found.routing.retries is not None
+    assert found.routing.retries.tolist() == retries.tolist()
 
 
 def test_a_flipped_bit_is_an_error_for_its_batch_alone() -> None:
