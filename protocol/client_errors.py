@@ -92,6 +92,8 @@ class SentRecord(NamedTuple):
     partition: int
     timestamp: datetime | None
     dedup_id: str | bytes | None
+    retry: object = None
+    """The tidelog.Retry that it was sent with, or None."""
 
 
 class FailedMessage(NamedTuple):

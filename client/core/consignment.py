@@ -188,6 +188,7 @@ class Consignment(Parcel):
             self.partition,
             given.timestamp,
             given.dedup_id,
+            given.retry,
         )
 
 

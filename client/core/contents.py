@@ -11,6 +11,7 @@ import numpy as np
 from ...protocol.batch import DEFAULT_PRIORITY
 from ...protocol.columns import BinaryColumn
 from ..headers import Pair
+from ..retry import Retry
 from .columns import Columns
 from .cutting import DedupIds, Table
 from .directory import TopicEntry
@@ -18,6 +19,7 @@ from .entries import Int64s, entries_at, flat_column, picked
 from .grouping import Chosen, spread
 from .partitioner import NO_PARTITION, StickyPartitioner
 from .record import record_bytes
+from .retries import unpack_retry
 from .routing import dedup_id_column, retry_column
 from .times import from_us
 
@@ -30,6 +32,7 @@ class Given(NamedTuple):
     pairs: list[Pair]
     timestamp: datetime | None
     dedup_id: str | bytes | None
+    retry: Retry | None
 
 
 class Contents(Protocol):
@@ -174,6 +177,7 @@ class Messages:
             [] if extras is None else extras.pairs,
             None if time_us is None else from_us(time_us),
             None if extras is None else extras.given_id,
+            None if extras is None or extras.retry is None else unpack_retry(extras.retry),
         )
 
 
@@ -259,6 +263,7 @@ class ColumnContents:
             [] if rows.headers is None else rows.headers[row],
             None if rows.timestamps_us is None else from_us(int(rows.timestamps_us[row])),
             None,
+            None if rows.retries is None else unpack_retry(rows.retries[row].tobytes()),
         )
 
 

@@ -35,6 +35,22 @@ def pack_retry(retry: Retry, name: str = "retry") -> bytes:
     )
 
 
+def unpack_retry(packed: bytes) -> Retry | None:
+    """Return the policy that stands in a record's column as `pack_retry` wrote it; None for none."""
+    attempts, code, jitter, multiplier, initial_ms, max_ms = _FIELDS.unpack(packed)
+    if not code:
+        return Retry(attempts) if attempts else None
+    kind = next(word for word, number in _CODES.items() if number == code)
+    backoff = Backoff(
+        cast("BackoffWord", kind),
+        initial=initial_ms / 1_000,
+        max=max_ms / 1_000,
+        multiplier=multiplier / 1_000,
+        jitter=0 if jitter == _NO_JITTER else jitter / 100,
+    )
+    return Retry(attempts or None, backoff)
+
+
 def backoff_info(backoff: Backoff, name: str = "backoff") -> BackoffInfo:
     """Return a backoff as the setting of a group. Raises TypeError."""
     if not isinstance(backoff, Backoff):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tidelog import Backoff, Retry
-from tidelog.client.core.retries import backoff_info, backoff_of, pack_retry
+from tidelog.client.core.retries import backoff_info, backoff_of, pack_retry, unpack_retry
 from tidelog.protocol.columns import RETRY
 from tidelog.protocol.retries import NO_JITTER, BackoffCode, check_retries
 
@@ -39,6 +39,7 @@ def test_a_timedelta_is_seconds() -> None:
 )
 def test_a_record_carries_sixteen_bytes(retry: Retry, fields: tuple[int, ...]) -> None:
     """Each field where storage expects it; what is not given is zero, and no jitter is 255."""
+    assert unpack_retry(pack_retry(retry)) == (None if retry == Retry() else retry)
     packed = np.frombuffer(pack_retry(retry), dtype=RETRY)
     assert packed[0].item() == fields
     check_retries(packed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from tests.client.flavours import FLAVOURS, World, run
 from tests.helpers.broker_process import BrokerProcess, broker_process
 from tests.helpers.stored_data import segments_of
-from tidelog import Backoff, Client, Retry
+from tidelog import Backoff, Client, DeliveryError, Retry
 from tidelog.protocol.columns import RETRY
 from tidelog.spark.places import Place, Range
 from tidelog.spark.segments import SealedSegments
@@ -95,6 +96,34 @@ def test_policies_stay_with_their_rows(flavour: str, broker: BrokerProcess) -> N
             expected = {value: (at % 999 + 1 if at % 3 else 0, 0, 0, 0, 0, 0) for at, value in enumerate(values)}
             assert len(found) >= count // 2
             assert {value: expected[value or b""] for value in found} == found
+
+    run(flavour, body)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_failed_is_told_with_its_policy(flavour: str, broker: BrokerProcess) -> None:
+    """A message that was not delivered can be sent again as it was, be it one by one or of columns."""
+    name = f"failed-{flavour}"
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+            await client.topics.create(name, partitions=1)
+            producer = client.producer(delivery_timeout=0.5)
+            await producer.send(name, b"first")
+            await producer.flush()
+            broker.process.send_signal(signal.SIGSTOP)
+            try:
+                await producer.send(name, b"sent", retry=LINEAR)
+                await producer.send_many(name, [b"c-0", b"c-1"], retry=[None, Retry(3)])
+                with pytest.raises(DeliveryError) as failure:
+                    await producer.close(timeout=5)
+            finally:
+                broker.process.send_signal(signal.SIGCONT)
+            assert {failed.record.value: failed.record.retry for failed in failure.value.failed} == {
+                b"sent": LINEAR,
+                b"c-0": None,
+                b"c-1": Retry(3),
+            }
 
     run(flavour, body)
 
