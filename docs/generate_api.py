@@ -37,7 +37,10 @@ by name. Times are aware datetimes, durations timedeltas or seconds. `Arrow` is 
 [TidelogError](errors.md).
 """
 
-FIRST = ("Client", "Producer", "Consumer", "Replay", "Topics", "Groups", "Archive", "Message", "MessageBatch")
+FIRST = (
+    *("Client", "Producer", "Consumer", "Queue", "QueueMessage", "QueueBatch", "Replay", "Topics", "Groups", "Archive"),
+    *("Message", "MessageBatch"),
+)
 """These in front, in the order in which a user meets them; the rest by name."""
 
 ALIASES = (
@@ -53,7 +56,7 @@ ALIASES = (
 )
 """Types that have a name in the signatures, and where that is given."""
 
-INSIDE = frozenset({"deadline", "inherited", "open_session"})
+INSIDE = frozenset({"deadline", "inherited", "items_until", "lease", "now", "open_session", "place", "settle_rest"})
 """What the client's own parts call of each other."""
 
 NAMED = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")

@@ -58,7 +58,8 @@ class QueueBackground:
     def start(self) -> None:
         """Run, if it does not."""
         if self._run is None and not self.is_ended:
-            turn, me = Turn(), weakref.ref(self)
+            turn = Turn()
+            me: weakref.ref[QueueBackground] = weakref.ref(self)
             self._run = turn
             try:
                 runtime.background("tidelog-queue", partial(_tend, me, turn), partial(_ended, me, turn))

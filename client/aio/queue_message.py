@@ -48,11 +48,11 @@ class AsyncLeased(Located):
 
     __slots__ = ()
 
-    lease: HeldLease | LeaseData
+    _lease: HeldLease | LeaseData
 
     def ack(self, *, wait: bool = False, timeout: Timeout = DEFAULT) -> runtime.Settled:
         """The message is done with: the group never gets it again."""
-        lease = cast("HeldLease", self.lease)
+        lease = cast("HeldLease", self._lease)
         if wait:
             return self._settle(ACCEPTED, wait, timeout)
         lease.acked.append(self.offset)
@@ -88,19 +88,19 @@ class AsyncLeased(Located):
     @property
     def attempt(self) -> int:
         """How often the message was handed out, this time included: 1 at first."""
-        earlier = self.lease.earlier(self.offset)
+        earlier = self._lease.earlier(self.offset)
         return 1 if earlier is None else earlier.count + 1
 
     @property
     def last_attempt(self) -> bool:
         """Whether the group's `max_attempts` are used up with this one: a nack gives the message up."""
-        limit = self.lease.max_attempts
+        limit = self._lease.max_attempts
         return limit > 0 and self.attempt >= limit
 
     @property
     def previous_error(self) -> Failure | None:
         """Why the attempt before failed, where somebody said so."""
-        earlier = self.lease.earlier(self.offset)
+        earlier = self._lease.earlier(self.offset)
         return (
             None
             if earlier is None or earlier.error is None
@@ -110,22 +110,22 @@ class AsyncLeased(Located):
     @property
     def lease_expires_at(self) -> datetime:
         """When the lease ends unless it is renewed, in UTC by this machine's clock."""
-        return from_us(self.lease.expires_us)
+        return from_us(self._lease.expires_us)
 
     @property
     def lease_token(self) -> str:
         """What settles the message from another process: `client.settle(token, "ack")`."""
-        return self.lease.token(self.offset).text()
+        return self._lease.token(self.offset).text()
 
     def settle_rest(self, error: Exception | None) -> None:
         """The handler returned, or raised: acknowledge or nack the message, unless it settled it itself."""
-        lease = cast("HeldLease", self.lease)
+        lease = cast("HeldLease", self._lease)
         how = ACCEPTED if error is None else released(error, POLICY_DELAY)
         _desk(lease).settle_all(lease, [self.offset], how, wait=False, timeout=DEFAULT)
 
     def _settle(self, how: How, wait: bool, timeout: Timeout) -> runtime.Settled:
-        return _desk(cast("HeldLease", self.lease)).settle(
-            cast("HeldLease", self.lease), self.offset, how, wait, timeout
+        return _desk(cast("HeldLease", self._lease)).settle(
+            cast("HeldLease", self._lease), self.offset, how, wait, timeout
         )
 
 
@@ -136,20 +136,20 @@ def _desk(lease: HeldLease) -> QueueDesk:
 class AsyncQueueMessage(AsyncLeased, Message, frozen=True, gc=False, eq=False):
     """A message of a queue: what a Message is, and what settles it. It pickles as data, with its lease token."""
 
-    lease: HeldLease | LeaseData = msgspec.field(default_factory=LeaseData)
+    _lease: HeldLease | LeaseData = msgspec.field(default_factory=LeaseData)
 
     def __repr__(self) -> str:
         return self._shown("value", self.value)
 
     def __reduce__(self) -> tuple[Callable[..., AsyncQueueMessage], tuple[object, ...]]:
         fields = [getattr(self, name) for name in self.__struct_fields__[:-1]]
-        return AsyncQueueMessage, (*fields, from_elsewhere(self.lease, self.offset))
+        return AsyncQueueMessage, (*fields, from_elsewhere(self._lease, self.offset))
 
 
 class AsyncTypedQueueMessage(AsyncLeased, TypedMessage[Value], Generic[Value], frozen=True, eq=False):
     """A message of a queue that is read with a codec: what a TypedMessage is, and what settles it."""
 
-    lease: HeldLease | LeaseData = msgspec.field(default_factory=LeaseData)
+    _lease: HeldLease | LeaseData = msgspec.field(default_factory=LeaseData)
 
     def __repr__(self) -> str:
         return self._shown("raw", self.raw)
@@ -162,7 +162,7 @@ class AsyncTypedQueueMessage(AsyncLeased, TypedMessage[Value], Generic[Value], f
         except DecodeError as error:
             codec = error
         head, tail = self._stored()[:7], self._stored()[7:]
-        elsewhere = from_elsewhere(self.lease, self.offset)
+        elsewhere = from_elsewhere(self._lease, self.offset)
         return AsyncTypedQueueMessage[object], (*head, codec, *tail, decoded, elsewhere)
 
 

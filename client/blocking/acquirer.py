@@ -21,21 +21,16 @@ from ...protocol.errors import (
     TidelogError,
     TimedOutError,
     UnknownGroupError,
-    UnknownTopicError,
+    UnknownTopicIdError,
 )
 from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MIB
 from ...protocol.messages import (
     Acquire,
     AcquireReply,
     Cancel,
-    GroupInfo,
-    JoinGroup,
-    JoinGroupReply,
-    MetadataReply,
 )
 from ..core.backoff import Backoff
-from ..core.deadline import NEVER, Deadline
-from ..core.directory import TopicEntry
+from ..core.deadline import Deadline
 from ..core.granted import Granted, Leased
 from ..core.held_lease import HeldLease
 from ..core.leaving import RETURNED
@@ -44,6 +39,7 @@ from ..core.queue_plan import QueuePlan
 from ..core.waiter import Waiter
 from . import runtime
 from .connection import Call, Connection
+from .joining import TOPIC_POLL_S, Joining
 from .queue_desk import QueueDesk
 
 MAX_WAIT_S = 20.0
@@ -58,8 +54,8 @@ LATE_S = 10.0
 MAX_BYTES = MIB
 """Of batches in one answer: two of them, one in hand and one on its way, fit the processor's cache."""
 
-TOPIC_POLL_S = 0.5
-"""How often to look for a topic that is waited for."""
+DEFAULT_VISIBILITY_US = 30_000_000
+"""Where a broker does not say what the group's is."""
 
 log = logging.getLogger("tidelog")
 
@@ -79,7 +75,6 @@ class Acquirer:
     """What a queue acquires. One thread at a time pulls."""
 
     def __init__(self, plan: QueuePlan, desk: QueueDesk, timeout: float | None) -> None:
-        self.group: GroupInfo | None = None
         self.is_stopped = False
         self.is_pulling = False
         self.granted = Granted()
@@ -88,10 +83,7 @@ class Acquirer:
         self._time = desk.time
         self._timeout = timeout
         self._prefetch = Prefetch(plan.max_in_flight, 30.0)
-        self._topics: dict[int, TopicEntry] = {}
-        self._version = 0
-        self._is_outdated = False
-        """Whether a pattern may match more topics than are read."""
+        self._joining = Joining(plan, desk, timeout)
         self._asked: _Asked | None = None
         self._problem: TidelogError | None = None
         self._idle: Waiter | None = None
@@ -121,8 +113,8 @@ class Acquirer:
             self._open()
             while not self.is_stopped:
                 self._desk.tell()
-                if self._is_outdated:
-                    self._refresh(until)
+                if self._joining.is_outdated:
+                    self._joining.refresh(until)
                 found = self.batch_at_hand()
                 if found is not None or not self._advance(until):
                     return found
@@ -170,65 +162,39 @@ class Acquirer:
             self._prefetch.finished(count, self._time.now() - since)
             self._handed_out = (0, 0.0)
 
-    # -- opening ---------------------------------------------------------------------------------------------------
+    # -- joining ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        if self.group is not None or self.is_stopped:
-            return
-        deadline, subscription = Deadline.after(self._timeout, self._time.now()), self._plan.subscription
-        metadata = self._find_topics(deadline)
-        while (missing := subscription.missing(metadata)) is not None:
-            if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
-                raise missing
-            self._sleep(self._time.now() + TOPIC_POLL_S)
-            if self.is_stopped:
-                return
-            metadata = self._find_topics(NEVER)
-            deadline = Deadline.after(self._timeout, self._time.now())
-        self._join(metadata, deadline)
-
-    def _find_topics(self, deadline: Deadline) -> MetadataReply:
-        reply = (self._desk.link.call(self._plan.subscription.question(), deadline)).message
-        assert isinstance(reply, MetadataReply)
-        return reply
-
-    def _join(self, metadata: MetadataReply, deadline: Deadline) -> None:
-        """Open the group for the topics there are, making it if there is none."""
-        entries = {entry.id: entry for entry, _partition in self._plan.subscription.places(metadata)}
-        self._version, self._is_outdated = metadata.version, False
-        if not entries or (entries.keys() == self._topics.keys() and self.group is not None):
-            return  # nothing to read yet, or nothing new
-        request = JoinGroup(
-            self._plan.group, [*entries], self._desk.book.settles.member, self._plan.start, self._plan.settings
-        )
-        reply = (self._desk.link.call(request, deadline)).message
-        assert isinstance(reply, JoinGroupReply)
-        self._topics |= entries
-        self._joined(reply.group)
+        if self._joining.group is None and not self.is_stopped and self._joining.open(self):
+            self._joined()
 
     def _begin_anew(self, why: TidelogError, until: float) -> None:
-        """The group was reset: every lease is void, and its members join again."""
-        log.warning("%s; joining again", why)
+        """The group was reset: every lease is void."""
         with self._desk.lock:
             self.granted.clear()
             self._desk.book.end_all()
-        self.group, self._topics = None, {}
-        deadline = Deadline(until, None)
-        self._join(self._find_topics(deadline), deadline)
+        self._joining.again(why, until)
+        self._joined()
 
-    def _joined(self, group: GroupInfo) -> None:
-        self.group = group
-        self._desk.book.settles.group = (group.id, group.generation)
-        visibility_us = group.settings.visibility_timeout_us
-        self._prefetch = Prefetch(self._plan.max_in_flight, (visibility_us or 30_000_000) / 1_000_000)
+    def _joined(self) -> None:
+        group = self._joining.group
+        if group is not None:
+            visibility_us = group.settings.visibility_timeout_us or DEFAULT_VISIBILITY_US
+            self._prefetch = Prefetch(self._plan.max_in_flight, visibility_us / 1_000_000)
+
+    def pause(self, until: float) -> bool:
+        """Wait until then, or until `stop`; return False after that."""
+        self._sleep(until)
+        return not self.is_stopped
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def _advance(self, until: float) -> bool:
         """Wait for the next answer, asking if need be; return False at `until` or after `stop`."""
-        if not self._topics:
+        if not self._joining.topics:
             self._sleep(min(until, self._time.now() + TOPIC_POLL_S))
-            self._refresh(until)
+            self._joining.refresh(until)
+            self._joined()
             return self._may_go_on(until)
         desk = self._desk
         try:
@@ -284,7 +250,7 @@ class Acquirer:
 
     def _ask(self, connection: Connection, *, is_waited_for: bool) -> _Asked | None:
         """Send an Acquire, if there is room for more messages."""
-        desk, group, limits = self._desk, self.group, connection.limits
+        desk, group, limits = self._desk, self._joining.group, connection.limits
         assert group is not None
         assert limits is not None
         self.granted.max_payload_bytes = max(MAX_BATCH_PAYLOAD_BYTES, limits.max_batch_payload_bytes)
@@ -298,13 +264,13 @@ class Acquirer:
                 group.id,
                 group.generation,
                 desk.book.settles.member,
-                [*self._topics],
+                self._joining.topics,
                 max_records=count,
                 max_bytes=MAX_BYTES,
                 max_wait_us=max_wait_us,
                 hand_overs=desk.book.hand_overs(),
                 held=[lease.id for lease in desk.book] if desk.must_tell_held else None,
-                metadata_version=self._version,
+                metadata_version=self._joining.version,
             )
             try:
                 call = connection.send(request, on_reply=self._answered)
@@ -337,6 +303,8 @@ class Acquirer:
                 asked.connection.fail(
                     ConnectionLostError(f"lost {asked.connection.address} (the broker is shutting down)")
                 )
+            elif isinstance(reply.error, UnknownTopicIdError):
+                self._gone(reply.error)
             else:
                 self._problem = reply.error
             return
@@ -346,19 +314,18 @@ class Acquirer:
         self._take(answer, reply.bulk)
         for problem in answer.errors:
             self._note(problem.topic_id, problem.partition, problem.error.error())
-        if answer.metadata_version != self._version:
-            self._version = answer.metadata_version
-            self._is_outdated = self._plan.subscription.is_pattern
+        self._joining.seen(answer.metadata_version)
         if asked is not None and asked.is_withdrawn and not self.is_pulling and answer.grants:
             self.give_back()
 
     def _take(self, answer: AcquireReply, bulk: memoryview) -> None:
-        desk, group, start = self._desk, self.group, 0
+        desk, group, start = self._desk, self._joining.group, 0
         assert group is not None
         now, wall_us = self._time.now(), self._time.wall_us()
         for grant in answer.grants:
             end = start + grant.bulk_bytes
-            topic = self._topics[grant.topic_id]
+            topic = self._joining.entry(grant.topic_id)
+            assert topic is not None, "only topics that are read are asked for"
             lease = HeldLease(
                 grant, topic, (group.id, group.generation), desk, now, wall_us, group.settings.max_attempts or 0
             )
@@ -368,14 +335,21 @@ class Acquirer:
 
     def _note(self, topic_id: int, partition: int, problem: TidelogError) -> None:
         """A partition gives nothing: say so once, and go on with the others; a topic that is gone ends the loop."""
-        if problem.code in ("UNKNOWN_TOPIC_ID", "UNKNOWN_TOPIC"):
-            self._problem = problem
+        if isinstance(problem, UnknownTopicIdError):
+            self._gone(problem)
             return
         place = (topic_id, partition, problem.number)
         if place not in self._warned and not problem.retriable:
             self._warned.add(place)
-            topic = self._topics.get(topic_id)
+            topic = self._joining.entry(topic_id)
             log.warning("%s/%d: %s", "?" if topic is None else topic.shown, partition, problem)
+
+    def _gone(self, problem: TidelogError) -> None:
+        """A topic was deleted: a pattern goes on without it."""
+        if self._plan.subscription.is_pattern:
+            self._joining.is_outdated = True
+        else:
+            self._problem = problem
 
     def give_back(self) -> None:
         """Return what was fetched ahead and not begun; the lock is held."""
@@ -384,13 +358,6 @@ class Acquirer:
             self.granted.skip()
             if lease.handed == 0:
                 book.give_back(lease, RETURNED)
-
-    def _refresh(self, until: float) -> None:
-        """Topics changed: a pattern may match more."""
-        try:
-            self._join(self._find_topics(Deadline(until, None)), Deadline(until, None))
-        except (CannotConnectError, TimedOutError):  # the next answer says again that they changed
-            pass
 
     # -- ending ----------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ import pydantic
 from tidelog import (
     AsyncClient,
     AsyncProducer,
+    AsyncQueueMessage,
+    AsyncTypedQueueMessage,
     Client,
     Consumer,
     DecodeError,
@@ -19,7 +21,9 @@ from tidelog import (
     Message,
     MessageBatch,
     Producer,
+    QueueMessage,
     TypedMessage,
+    TypedQueueMessage,
 )
 from tidelog.codecs import Json, JsonValue, Msgspec, Pydantic
 
@@ -153,3 +157,35 @@ async def the_same_awaited(client: AsyncClient, plain: Consumer) -> None:
     assert_type(plain.receive(), list[Message])
     async with AsyncClient(codec=Msgspec(Order)) as typed:
         assert_type((await typed.consumer("t").receive())[0].value, Order)
+
+
+def queues(client: Client, typed: Client[TypedMessage[Order]]) -> None:
+    """Messages of a queue are of the client's codec, or the call's; settling returns nothing."""
+    for message in client.queue("t", "g"):
+        assert_type(message, QueueMessage)
+        assert_type(message.value, bytes | None)
+        assert_type(message.ack(), None)
+    for message in client.queue("t", group="g", codec=Msgspec(Order), max_attempts=3):
+        assert_type(message, TypedQueueMessage[Order])
+        assert_type(message.value, Order)
+    for batch in typed.queue("t", "g").batches():
+        assert_type(batch[0], TypedQueueMessage[Order])
+        assert_type(batch[1:].ack(wait=True), None)
+    assert_type(typed.queue("t", "g", codec=None).receive(5), list[QueueMessage])
+    client.queue("t", "g").run(lambda message: print(message.attempt, message.raw))
+
+
+async def queues_in_loops(client: AsyncClient, typed: AsyncClient[TypedMessage[Order]]) -> None:
+    """The same in loops: settling may be awaited."""
+    async for message in client.queue("t", "g").messages(limit=3):
+        assert_type(message, AsyncQueueMessage)
+        await message.ack(wait=True)
+        message.nack()
+    async for message in typed.queue("t", "g"):
+        assert_type(message, AsyncTypedQueueMessage[Order])
+        assert_type(message.value, Order)
+
+    async def handle(message: AsyncQueueMessage) -> None:
+        """Do nothing."""
+
+    await client.queue("t", "g").run(handle, concurrency=4)

@@ -1,0 +1,109 @@
+# Generated from client/aio/joining.py by client/generate.py: change that, then run it.
+"""What a queue reads: its topics as they are known, and its group, joined at the first use and when that changes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from ...protocol.errors import CannotConnectError, TidelogError, TimedOutError, UnknownTopicError
+from ...protocol.messages import GroupInfo, JoinGroup, JoinGroupReply, MetadataReply
+from ..core.deadline import NEVER, Deadline
+from ..core.directory import TopicEntry
+from ..core.queue_plan import QueuePlan
+from .queue_desk import QueueDesk
+
+TOPIC_POLL_S = 0.5
+"""How often to look for a topic that is waited for."""
+
+log = logging.getLogger("tidelog")
+
+
+class Pausing(Protocol):
+    """Who waits for a topic."""
+
+    def pause(self, until: float) -> bool:
+        """Wait until then; return False to give up."""
+        ...
+
+
+class Joining:
+    """The group and the topics of one queue; whoever pulls joins."""
+
+    def __init__(self, plan: QueuePlan, desk: QueueDesk, timeout: float | None) -> None:
+        self.group: GroupInfo | None = None
+        self.topics: list[int] = []
+        """The ids to read."""
+        self.version = 0
+        """Of the metadata that this is from."""
+        self.is_outdated = False
+        """Whether a pattern may match other topics than are read."""
+        self._plan = plan
+        self._desk = desk
+        self._timeout = timeout
+        self._entries: dict[int, TopicEntry] = {}
+
+    def __repr__(self) -> str:
+        return f"<Joining of {self._plan.subscription} for group {self._plan.group}>"
+
+    def entry(self, topic_id: int) -> TopicEntry | None:
+        """Return a topic that is, or was, read."""
+        return self._entries.get(topic_id)
+
+    def seen(self, version: int) -> None:
+        """Take note of the metadata version in a reply."""
+        if version != self.version:
+            self.version = version
+            self.is_outdated = self._plan.subscription.is_pattern
+
+    def open(self, waiting: Pausing) -> bool:
+        """Join, if need be; return whether there is a group by now. Raises what the broker refuses it with, UnknownTopicError."""
+        if self.group is not None:
+            return True
+        time, subscription = self._desk.time, self._plan.subscription
+        deadline = Deadline.after(self._timeout, time.now())
+        metadata = self._find_topics(deadline)
+        while (missing := subscription.missing(metadata)) is not None:
+            if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
+                raise missing
+            if not waiting.pause(time.now() + TOPIC_POLL_S):
+                return False
+            metadata = self._find_topics(NEVER)
+            deadline = Deadline.after(self._timeout, time.now())
+        self._join(metadata, deadline)
+        return self.group is not None
+
+    def refresh(self, until: float) -> None:
+        """Topics changed: a pattern may match others."""
+        deadline = Deadline(until, None)
+        try:
+            self._join(self._find_topics(deadline), deadline)
+        except (CannotConnectError, TimedOutError):  # the next answer says again that they changed
+            self.is_outdated = True
+
+    def again(self, why: TidelogError, until: float) -> None:
+        """The group was reset: its members join again."""
+        log.warning("%s; joining again", why)
+        self.group, self.topics = None, []
+        deadline = Deadline(until, None)
+        self._join(self._find_topics(deadline), deadline)
+
+    def _find_topics(self, deadline: Deadline) -> MetadataReply:
+        reply = (self._desk.link.call(self._plan.subscription.question(), deadline)).message
+        assert isinstance(reply, MetadataReply)
+        return reply
+
+    def _join(self, metadata: MetadataReply, deadline: Deadline) -> None:
+        """Open the group for the topics there are, making it if there is none."""
+        entries = {entry.id: entry for entry, _partition in self._plan.subscription.places(metadata)}
+        self.version, self.is_outdated = metadata.version, False
+        if entries.keys() - {*self.topics}:
+            request = JoinGroup(
+                self._plan.group, [*entries], self._desk.book.settles.member, self._plan.start, self._plan.settings
+            )
+            reply = (self._desk.link.call(request, deadline)).message
+            assert isinstance(reply, JoinGroupReply)
+            self.group = reply.group
+            self._desk.book.settles.group = (reply.group.id, reply.group.generation)
+        self._entries |= entries
+        self.topics = [*entries]
