@@ -16,10 +16,10 @@ from importlib.metadata import version
 
 import trio
 
-from ..protocol.limits import MAX_WAIT_US
-from ..protocol.messages import BrokerLimits, Message
+from ..protocol.messages import Message
 from .app_archive import ArchiveParts, archive_gauges, open_archive, store_of
 from .app_groups import group_defaults
+from .app_limits import broker_limits, session_limits, topic_defaults, topic_limits
 from .background import Heartbeat, RungTimers, Stepped, SyncThread, Workers, run_timers
 from .clock import BrokerTime, Clock
 from .config import Address, Config
@@ -34,13 +34,13 @@ from .queues.queues import Queues
 from .rehearsal import Rehearsal
 from .server import Server, open_listeners
 from .services import Services
-from .session import Session, SessionLimits, Surroundings
+from .session import Session, Surroundings
 from .session_memory import MemoryBudget
 from .storage.files import Files
 from .storage.log import SyncTask
 from .storage.sync_round import run_round
 from .timers import Timers
-from .topics import TopicDefaults, TopicLimits, Topics
+from .topics import Topics
 
 BUFFER_SWEEP_US = 10_000_000
 """How often receive buffers are taken back from connections that are idle."""
@@ -146,7 +146,7 @@ class Broker:
     # -- parts ---------------------------------------------------------------------------------------------------
 
     def _open(self) -> Topics:
-        log, topics, archive = self._config.log, self._config.topics, self._config.archive
+        archive = self._config.archive
         store = store_of(archive)  # first: what is wrong with it is said before the logs are read
         services = Services(
             files=self._files,
@@ -157,27 +157,8 @@ class Broker:
             report=_report,
             batch_limits=self._config.batch_limits,
         )
-        defaults = TopicDefaults(
-            durability=log.durability_number,
-            retention_us=log.retention_us,
-            retention_bytes=log.retention_bytes,
-            segment_bytes=log.segment_bytes,
-            segment_age_us=log.segment_age_us,
-            max_message_bytes=topics.max_message_bytes,
-            dedup_window_us=topics.dedup_window_us,
-            dedup_scope=topics.dedup_scope,
-            dedup_max_ids=topics.dedup_max_ids,
-            archive=store is not None and archive.topics,
-            has_archive=store is not None,
-            partitions=topics.partitions,
-            index_interval_bytes=log.index_interval_bytes,
-        )
-        limits = TopicLimits(
-            max_partitions_per_topic=topics.max_partitions_per_topic,
-            max_partitions=topics.max_partitions,
-            max_topics=topics.max_topics,
-        )
-        opened = Topics.open(services, defaults=defaults, limits=limits)
+        defaults = topic_defaults(self._config, has_archive=store is not None)
+        opened = Topics.open(services, defaults=defaults, limits=topic_limits(self._config))
         self._groups = Groups(services, opened, group_defaults(self._config))
         self._queues = Queues(
             services,
@@ -222,13 +203,7 @@ class Broker:
             handle=answer,
             end_turn=self._sync.end_turn,
             empty_reply=empty,
-            limits=SessionLimits(
-                max_frame_bytes=broker.max_frame_bytes,
-                max_requests_in_flight=broker.max_requests_in_flight,
-                max_connection_bytes=broker.max_connection_bytes,
-                hello_timeout_us=broker.hello_timeout_us,
-                idle_timeout_us=broker.idle_timeout_us,
-            ),
+            limits=session_limits(self._config),
             memory=self._memory,
             metrics=self._metrics,
             timers=self._quiet_timers,
@@ -255,15 +230,7 @@ class Broker:
             offload=self._workers,
             metrics=self._metrics,
             gauges=lambda: self._gauges(topics),
-            limits=BrokerLimits(
-                max_frame_bytes=config.broker.max_frame_bytes,
-                max_message_bytes=config.topics.max_message_bytes,
-                max_batch_bytes=config.log.max_batch_bytes,
-                max_batch_payload_bytes=config.log.max_batch_payload_bytes,
-                max_requests_in_flight=config.broker.max_requests_in_flight,
-                max_wait_us=MAX_WAIT_US,
-                idle_timeout_us=config.broker.idle_timeout_us,
-            ),
+            limits=broker_limits(config),
             node_id=config.broker.node_id,
             version=version("tidelog"),
             auto_create=config.topics.auto_create,

@@ -56,17 +56,14 @@ class Connection:
     def __init__(
         self, sock: socket.socket, address: str, lock: runtime.Lock, max_frame_bytes: int, time: runtime.Time
     ) -> None:
-        self.address = address
-        self.lock = lock
-        self.time = time
+        self.address, self.lock, self.time = address, lock, time
         self.error: TidelogError | None = None
         self.limits: BrokerLimits | None = None
         self.home = runtime.home()
         self.was_interrupted = False  # by Ctrl-C, perhaps in the middle of taking an answer in
         self.replies = 0
         """Received so far that are no errors, that to Hello included: what this connection was good for."""
-        self._socket = sock
-        self._poller = time.Poller(sock)
+        self._socket, self._poller = sock, time.Poller(sock)
         self._protocol = ClientConnection(address, max_frame_bytes)
         self._outgoing = Unsent()
         self._calls: dict[int, Call] = {}

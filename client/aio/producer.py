@@ -173,8 +173,7 @@ class AsyncProducer(AsyncColumnSending[Taken]):
         tag: object = None,
     ) -> None:
         """Take a message that is not plain, or not at once."""
-        background = self._usable()
-        dispatcher = background.dispatcher
+        dispatcher = (background := self._usable()).dispatcher
         data: object = value
         if self._encoder is not None:
             headers = as_headers(headers)
@@ -251,8 +250,7 @@ class AsyncProducer(AsyncColumnSending[Taken]):
         limit = math.inf if timeout is None else seconds("timeout", timeout)
         if self._background is None and not self._is_closing:
             return
-        background = self._usable()
-        dispatcher = background.dispatcher
+        dispatcher = (background := self._usable()).dispatcher
         dispatcher.reporter.check_not_reporting("flush()")
         try:
             await dispatcher.flush(dispatcher.deadline(limit))
@@ -272,8 +270,7 @@ class AsyncProducer(AsyncColumnSending[Taken]):
                 self._owes_failures = False
                 await _tell_rest(self._background)
             return
-        dispatcher = background.dispatcher
-        until = dispatcher.deadline(limit)
+        dispatcher, until = background.dispatcher, background.dispatcher.deadline(limit)
         try:
             await dispatcher.flush(until)
             while dispatcher.is_needed:  # other threads were in the middle of `send`

@@ -93,15 +93,13 @@ class Reader:
         self.positions = positions_of(plan)
         self._plan = plan
         self._line = _Line(make_link, f"the {plan.what} has ended")
-        self._timeout = timeout
-        self.time = time
+        self._timeout, self.time = timeout, time
         self._home: runtime.Home | None = None
         self._is_open = self._is_stopped = False
         self._closed: ClosedError | None = None
         self._flight: _Flight | None = None
         self._bell: runtime.Bell | None = None
-        self._turns = Turns()
-        self._backoff = Backoff()
+        self._turns, self._backoff = Turns(), Backoff()
 
     def __repr__(self) -> str:
         return f"{self._plan.subscription}, {self.positions}{', stopped' if self._is_stopped else ''}"
@@ -313,9 +311,8 @@ class Reader:
             call = connection.send(sent.message)
         except TidelogError:
             return None
-        self._flight = _Flight(
-            sent, connection, call, self.time.now() + self.time.at_most(max_wait_us / 1_000_000 + LATE_S)
-        )
+        give_up_at = self.time.now() + self.time.at_most(max_wait_us / 1_000_000 + LATE_S)
+        self._flight = _Flight(sent, connection, call, give_up_at)
         return self._flight
 
     async def _pause(self, until: float) -> bool:

@@ -174,8 +174,7 @@ class Producer(ColumnSending[Taken]):
         tag: object = None,
     ) -> None:
         """Take a message that is not plain, or not at once."""
-        background = self._usable()
-        dispatcher = background.dispatcher
+        dispatcher = (background := self._usable()).dispatcher
         data: object = value
         if self._encoder is not None:
             headers = as_headers(headers)
@@ -252,8 +251,7 @@ class Producer(ColumnSending[Taken]):
         limit = math.inf if timeout is None else seconds("timeout", timeout)
         if self._background is None and not self._is_closing:
             return
-        background = self._usable()
-        dispatcher = background.dispatcher
+        dispatcher = (background := self._usable()).dispatcher
         dispatcher.reporter.check_not_reporting("flush()")
         try:
             dispatcher.flush(dispatcher.deadline(limit))
@@ -273,8 +271,7 @@ class Producer(ColumnSending[Taken]):
                 self._owes_failures = False
                 _tell_rest(self._background)
             return
-        dispatcher = background.dispatcher
-        until = dispatcher.deadline(limit)
+        dispatcher, until = background.dispatcher, background.dispatcher.deadline(limit)
         try:
             dispatcher.flush(until)
             while dispatcher.is_needed:  # other threads were in the middle of `send`

@@ -83,7 +83,8 @@ def test_every_public_name_can_be_had_and_is_listed() -> None:
 
 def test_all_errors_are_in_the_front_door_and_pickle() -> None:
     """Each error that a client can raise can be caught by its name, and crosses process boundaries whole."""
-    kinds = [getattr(tidelog, name) for name in tidelog.__all__ if name.endswith("Error")]
+    told_by_keys = {"ConfigError"}  # made of problems, which it pickles: tests/broker/test_config.py
+    kinds = [getattr(tidelog, name) for name in tidelog.__all__ if name.endswith("Error") and name not in told_by_keys]
     assert len(kinds) > 30
     for kind in kinds:
         error = kind("what was expected and found", start=1, end=None)
