@@ -11,6 +11,7 @@ Whatever changes something (messages seen, given back, due; room; the group itse
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from ...protocol.errors import TidelogError, UnknownTopicIdError
@@ -32,6 +33,18 @@ MAX_GRANTS = 64
 Parts = dict[tuple[int, int], GroupPartition]
 
 
+@dataclass(slots=True)
+class Problems:
+    """Why partitions gave nothing to one acquire.
+
+    `is_refusal`: one has something that it could not record or read, which is told at once. A partition that gives
+    nothing until it is mended is in nobody's way.
+    """
+
+    all: list[PartitionProblem] = field(default_factory=list[PartitionProblem])
+    is_refusal: bool = False
+
+
 class Dispatch:
     """The acquires of one group."""
 
@@ -50,6 +63,8 @@ class Dispatch:
         """Those of them that wait only for what a worker is at."""
         self._drained: Member | None = None
         self._is_pumping = self._is_wanted = False
+        self._is_troubled = False
+        """Whether a partition was found to have a problem since it was looked who waits for nothing."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -139,9 +154,13 @@ class Dispatch:
                         self._serve(waiter)
         finally:
             self._is_pumping = False
-        if self._hasty:
-            for waiter in [*self._hasty]:
-                if not self._is_preparing(waiter):
+        for waiter in [*self._hasty]:
+            if not self._is_preparing(waiter):
+                self._answer_empty(waiter)
+        if self._is_troubled:
+            self._is_troubled = False
+            for waiter in [*self._waiting]:
+                if self._is_hopeless(waiter):
                     self._answer_empty(waiter)
 
     def _is_preparing(self, waiter: WaitingAcquire) -> bool:
@@ -154,22 +173,22 @@ class Dispatch:
         if member.holds_suspects:
             return
         room = Room.of(request.max_records, request.max_bytes, self._around.max_frame_bytes)
-        problems: list[PartitionProblem] = []
+        problems = Problems()
         leased = self._lease_suspects(waiter, room, problems)
         if not leased and (member is not self._drained or member.is_idle):
             leased = self._lease_all(waiter, room, problems)
         if leased:
             self._end(waiter)
-            self._grant(waiter, leased, problems)
-        elif problems and self._is_hopeless(waiter):
+            self._grant(waiter, leased, problems.all)
+        elif problems.is_refusal:
             self._end(waiter)
-            waiter.answer.resolve(Reply(AcquireReply(self._topics.version, [], problems)))
+            waiter.answer.resolve(Reply(AcquireReply(self._topics.version, [], problems.all)))
 
     def _is_hopeless(self, waiter: WaitingAcquire) -> bool:
         """Whether no partition can give anything however long it waits."""
         return all(part.problem() is not None for key, part in self._parts.items() if key[0] in waiter.topics)
 
-    def _lease_suspects(self, waiter: WaitingAcquire, room: Room, problems: list[PartitionProblem]) -> list[Leased]:
+    def _lease_suspects(self, waiter: WaitingAcquire, room: Room, problems: Problems) -> list[Leased]:
         """Give suspects to a member that holds nothing; else have one drained for them."""
         member = waiter.member
         with_suspects = [part for part in self._available if part.has_suspects()]
@@ -190,7 +209,7 @@ class Dispatch:
                 return [one]
         return []
 
-    def _lease_all(self, waiter: WaitingAcquire, room: Room, problems: list[PartitionProblem]) -> list[Leased]:
+    def _lease_all(self, waiter: WaitingAcquire, room: Room, problems: Problems) -> list[Leased]:
         leased: list[Leased] = []
         for part in [*self._available]:
             if room.is_full or len(leased) == MAX_GRANTS:
@@ -208,7 +227,7 @@ class Dispatch:
         waiter: WaitingAcquire,
         part: GroupPartition,
         room: Room,
-        problems: list[PartitionProblem],
+        problems: Problems,
         *,
         suspects: bool,
     ) -> Leased | None:
@@ -231,13 +250,16 @@ class Dispatch:
                 if one is not None:
                     waiter.member.leases[one.lease] = part
                 return one
-        problems.append(_problem(part, error))
+        problems.all.append(_problem(part, error))
+        problems.is_refusal |= part.problem() is None
         return None
 
     def _rotate(self, part: GroupPartition) -> None:
         """Let the next be served first; one with nothing more comes back when there is something."""
         self._available.pop(part, None)
-        if part.has_available() and not part.is_preparing and part.problem() is None:
+        if part.problem() is not None:
+            self._is_troubled = True
+        elif part.has_available() and not part.is_preparing:
             self._available[part] = None
 
     def _grant(self, waiter: WaitingAcquire, leased: list[Leased], problems: list[PartitionProblem]) -> None:
