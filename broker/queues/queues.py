@@ -95,9 +95,12 @@ class Queues:
         return self._work(self._groups.by_id(request.group_id, request.generation)).acquire(request, client)
 
     def settle(self, request: Settle, client: str = "") -> Reply | Deferred[Reply]:
-        """Settle what was leased. Raises UnknownGroupError, InvalidRequestError."""
+        """Settle what was leased. Raises UnknownGroupError, InvalidRequestError.
+
+        The request's generation does not matter: leases in what was reset since are gone, the others are as they were.
+        """
         check_settle(request)
-        group = self._work(self._groups.by_id(request.group_id, request.generation))
+        group = self._work(self._groups.by_id(request.group_id))
         if not is_by_token(request):
             group.members.hear(request.member, client)
         return SettleRequest(request, group.part, group.counters).begin()
