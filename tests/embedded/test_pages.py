@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from tests.helpers.markdown import Block, blocks_of
 ROOT = Path(__file__).parent.parent.parent
 PAGES = ("docs/embedding.md", "docs/testing.md")
 BLOCKS = [pytest.param(block, id=f"{page}:{block.line}") for page in PAGES for block in blocks_of(ROOT / page)]
+PLUGIN = "tidelog.pytest_plugin"
 TEST = re.compile(r"^def test_", re.M)
 
 
@@ -26,8 +29,9 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest there with nothing but what tidelog brings, named here in case it is not installed anew."""
-    plugins = ("-p", "tidelog.pytest_plugin", "-p", "no:xdist", "-p", "no:cacheprovider")
+    """Run pytest there; an installation from before there were fixtures has not got their name, and is told it."""
+    named = () if entry_points(group="pytest11", name="tidelog") else ("-p", PLUGIN)
+    plugins = (*named, "-p", "no:xdist", "-p", "no:cacheprovider")
     return run(folder, "-m", "pytest", "-q", *plugins, *arguments)
 
 
@@ -85,6 +89,12 @@ def test_the_plugin_loads_nothing(tmp_path: Path) -> None:
         "test_light.py",
     )
     assert "1 passed" in found.stdout, found.stdout + found.stderr
+
+
+def test_an_installation_brings_the_fixtures() -> None:
+    """pytest finds them by the project's entry point."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"tidelog": PLUGIN}
 
 
 def test_importing_the_testing_module_loads_no_broker() -> None:
