@@ -195,6 +195,8 @@ class Acquirer:
             await self._joining.refresh(until)
             self._joined()
             return self._may_go_on(until)
+        if self._problem is not None:  # answered while nobody asked for messages
+            return await self._after_answer(until)
         desk = self._desk
         try:
             connection = await desk.connect(Deadline(until, None if until == math.inf else self._timeout))

@@ -196,6 +196,8 @@ class Acquirer:
             self._joining.refresh(until)
             self._joined()
             return self._may_go_on(until)
+        if self._problem is not None:  # answered while nobody asked for messages
+            return self._after_answer(until)
         desk = self._desk
         try:
             connection = desk.connect(Deadline(until, None if until == math.inf else self._timeout))

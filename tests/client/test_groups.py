@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from tests.client.flavours import FLAVOURS, World, run
+from tests.client.queues import done
 from tests.helpers.broker_process import BrokerProcess, broker_process
 from tests.helpers.proxy import Proxy
 from tidelog import (
@@ -18,6 +20,7 @@ from tidelog import (
     GroupSettings,
     GroupSettingsError,
     InvalidGroupError,
+    LeaseLostError,
     OffsetOutOfRangeError,
     OutcomeUnknownError,
     UnknownGroupError,
@@ -34,6 +37,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One real broker for this module."""
     with broker_process(tmp_path_factory.mktemp("broker")) as running:
         yield running
+
+
+async def take(queue: Any, count: int) -> list[Any]:
+    """Return so many messages of a queue, however few come at a time."""
+    found: list[Any] = []
+    while len(found) < count:
+        more = await queue.receive(count - len(found), timeout=10)
+        assert more, f"expected {count} messages, found {len(found)}"
+        found += more
+    return found
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -182,5 +195,70 @@ def test_a_group_tells_what_it_is(flavour: str, broker: BrokerProcess) -> None:
             assert repr(made).startswith(f"Group(name='{name}', id={made.id}, kind='queue', generation=1")
             assert pickle.loads(pickle.dumps(made)) == made
             assert (made.backlog, made.backlog_seconds, made.problems) == (0, 0.0, [])
+
+    run(flavour, body)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_reset_under_running_consumers(flavour: str, broker: BrokerProcess) -> None:
+    """Consumers go on by themselves: what was acknowledged comes again, as for the first time; what was held is lost to
+    them, and settling it changes nothing."""
+    topic, name = f"reset-{flavour}", f"reset-g-{flavour}"
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+            await client.topics.create(topic, partitions=1)
+            await client.produce_many(topic, [b"%d" % at for at in range(6)])
+            async with client.queue(topic, group=name, visibility_timeout=30) as queue:
+                first = await take(queue, 6)
+                assert [message.offset for message in first] == [0, 1, 2, 3, 4, 5]
+                for message in first[:4]:
+                    await done(message.ack(wait=True))
+                await client.groups.reset(name, 1)
+                first[5].ack()
+                with pytest.raises(LeaseLostError):
+                    await queue.flush()
+                again = await take(queue, 5)
+                assert [(message.offset, message.attempt) for message in again] == [(at, 1) for at in range(1, 6)]
+                for message in again:
+                    await done(message.ack(wait=True))
+            described = await client.groups.describe(name)
+            assert (described.generation, described.backlog, described.topics[0].partitions[0].floor) == (2, 0, 6)
+
+    run(flavour, body)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_becomes_of_messages_is_told(flavour: str, broker: BrokerProcess) -> None:
+    """describe and messages show what is leased, waiting and settled, and why the last attempt failed."""
+    topic, name = f"states-{flavour}", f"states-g-{flavour}"
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url, client_name=f"worker-{flavour}") as client:
+            await client.topics.create(topic, partitions=1)
+            await client.produce_many(topic, [b"x"] * 5)
+            async with client.queue(topic, group=name, max_in_flight=3) as queue:
+                messages = await take(queue, 3)
+                await done(messages[0].ack(wait=True))
+                messages[1].nack("not now", delay=timedelta(hours=1))
+                await queue.flush()
+                described = await client.groups.describe(name)
+                (partition,) = described.topics[0].partitions
+                assert (partition.floor, partition.waiting, described.backlog) == (1, 1, 4)
+                assert partition.leased >= 1
+                assert described.backlog_seconds > 0
+                assert f"worker-{flavour}" in described.members[0].client
+                assert described.counters["tidelog_queue_accepted_messages_total"] == 1
+                waiting = [state async for state in client.groups.messages(name, states="waiting")]
+                assert [(state.id, state.attempts, str(state.failure)) for state in waiting] == [
+                    (f"{topic}/0@1", 1, "not now")
+                ]
+                assert waiting[0].due is not None
+                open_ones = [state.id async for state in client.groups.messages(name, limit=2)]
+                assert open_ones == [f"{topic}/0@1", f"{topic}/0@2"]
+                with pytest.raises(GroupSettingsError) as caught:
+                    async with client.queue(topic, group=name, max_attempts=9) as other:
+                        await other.receive(timeout=5)
+                assert caught.value.details["setting"] == "max_attempts"
 
     run(flavour, body)
