@@ -31,8 +31,8 @@ BY_TOKEN = 0
 class JoinGroup(Message):
     """Opens a queue group for a member, making it if there is none; answered once what it made is synced.
 
-    `start` is for a new group, and for topics that are new to it. `settings` that are given must be those of a group
-    that exists (GROUP_SETTINGS otherwise).
+    `start` is for a new group; topics that are new to one that exists begin by its own start. `settings` that are given
+    must be those of a group that exists (GROUP_SETTINGS otherwise).
     """
 
     group: Name
@@ -163,8 +163,8 @@ class SettleItem(Message):
 class Settle(Message):
     """Settles, of one member in order of `number` (from 1), or `member` 0 for a token's.
 
-    The same number with the same items is answered as the first time, also over a restart. `durability` 0 is the
-    topic's.
+    The same number with the same items is answered as the first time, also over a restart. After a reset an older
+    `generation` still settles what was not reset. `durability` 0 is the topic's.
     """
 
     group_id: GroupId
