@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from ...protocol.errors import UnknownGroupError
 from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MIB
 from ...protocol.messages import (
@@ -33,7 +31,6 @@ from ..core.held_lease import HeldLease
 from ..core.lease_token import LeaseToken
 from ..core.queue_plan import QueuePlan
 from ..core.settles import packed
-from ..settled_elsewhere import from_elsewhere
 from . import runtime
 from .queue_batch import QueueBatch
 from .queue_message import QueueMessage
@@ -117,11 +114,14 @@ class Leasing:
         found: list[QueueMessage] = []
         for each in leased_batches(lease, bulk, MAX_BATCH_PAYLOAD_BYTES):
             batch = QueueBatch[QueueMessage](each.lease, each.records, each.start, each.stop, each.rows)
-            found += [
-                msgspec.structs.replace(message, lease=from_elsewhere(lease, message.offset))
-                for message in batch.messages()
-            ]
+            found += map(_apart, batch.messages())
         return found
+
+
+def _apart(message: QueueMessage) -> QueueMessage:
+    """Return a message as another process has it: with its token, and without the lease that holds it."""
+    make, fields = message.__reduce__()
+    return make(*fields)
 
 
 def give_back(session: Session, messages: Iterable[QueueMessage], deadline: Deadline) -> None:

@@ -327,7 +327,7 @@ def register(app: typer.Typer) -> None:
     groups.command("set", cls=Command, epilog=example(line))(set_settings)
     lines = (
         "tidelog groups reset billing --to -1h --yes",
-        "tidelog groups reset billing --to 45678 --topic orders --partition 2",
+        "tidelog groups reset billing --to 45678 --topic orders --partition 2 --yes",
     )
     groups.command("reset", cls=Command, epilog=example(*lines))(reset)
     groups.command("delete", cls=Command, epilog=example("tidelog groups delete billing --yes"))(delete)
