@@ -112,8 +112,7 @@ class Partition:
     @property
     def logs(self) -> list[Log]:
         """All its open logs; what is said of messages comes after them."""
-        delivery = self.delivery.log
-        return [self.log] if delivery is None else [self.log, delivery.log]
+        return [self.log] if self.delivery.log is None else [self.log, self.delivery.log.log]
 
     @property
     def start_offset(self) -> int:
@@ -137,25 +136,15 @@ class Partition:
         return self._settings.durability
 
     @property
-    def is_gone(self) -> bool:
-        """Whether the topic was deleted."""
-        return self._gone is not None
-
-    @property
     def is_fenced(self) -> bool:
         """Whether a sync failed, so that it takes no writes."""
         return self.log.fenced
 
     def info(self, leader: str, *, details: bool = False) -> PartitionInfo:
         """Describe the partition; sizes and marks only with `details`."""
-        log = self.log
-        info = PartitionInfo(self.index, leader, log.epoch)
+        info = PartitionInfo(self.index, leader, self.log.epoch)
         if details:
-            info.start_offset, info.end_offset = log.start_offset, self.visible_offset
-            info.written_offset, info.synced_offset = log.written_offset, log.synced_offset
-            info.bytes, info.segments, info.fenced = log.size_bytes, log.segment_count, log.fenced
-            info.damaged = [(found.start, found.end) for found in log.damaged]
-            info.held_segments = log.held_segments
+            _fill(info, self.log, self.visible_offset)
         return info
 
     def statistics(self) -> PartitionStatistics:
@@ -238,11 +227,11 @@ class Partition:
         visible = self.visible_offset
         if visible != self._seen_visible:
             self._seen_visible = visible
-            self._watches.wake(Wake.VISIBLE)
+            self.wake(Wake.VISIBLE)
 
     @property
     def _visible_word(self) -> Durability:
-        return Durability.SYNCED if self._settings.durability is Durability.SYNCED else Durability.WRITTEN
+        return max(self._settings.durability, Durability.WRITTEN)
 
     def _when_visible(self, offset: int, then: Callable[[], object]) -> None:
         def done(error: TidelogError | None) -> None:
@@ -302,22 +291,13 @@ class Partition:
 
     def delete(self, released: Callable[[], None]) -> None:
         """End: everybody who waits is answered; `released` is called when the files may be removed."""
-        self._gone = UnknownTopicIdError(
-            f"expected a topic that exists, found that the one of id {self.topic_id} was deleted",
-            topic_id=self.topic_id,
-        )
-        self._fetcher.end(self._gone)
-        self._queue.close(self._gone)
-
-        gone = self._gone
+        gone = self._gone = _deleted(self.topic_id)
+        self._fetcher.end(gone)
+        self._queue.close(gone)
 
         def close() -> None:
             self.log.close(clean=False)
-            self.delivery.release(gone, close_delivery)
-
-        def close_delivery() -> None:
-            self.delivery.close(clean=False)
-            released()
+            self.delivery.end(gone, released)
 
         self.release(gone, close)
         self._watches.wake(Wake.GONE)
@@ -329,9 +309,22 @@ class Partition:
         """
         self._messages.producers.expire(self._services.time.boottime_us())
         self._messages.dedup.forget_old(self._services.time.now_us())
-        # An idle log is looked after too: its last segment may have become old enough to be closed.
-        self._services.upkeep.touch(self.log)
+        self._services.upkeep.touch(self.log)  # an idle one too: its last segment may be old enough to be closed
         return self.log.expire(now_us, age_allowed=age_allowed, may_remove=may_remove)
+
+
+def _deleted(topic_id: int) -> UnknownTopicIdError:
+    return UnknownTopicIdError(
+        f"expected a topic that exists, found that the one of id {topic_id} was deleted", topic_id=topic_id
+    )
+
+
+def _fill(info: PartitionInfo, log: Log, visible_offset: int) -> None:
+    info.start_offset, info.end_offset = log.start_offset, visible_offset
+    info.written_offset, info.synced_offset = log.written_offset, log.synced_offset
+    info.bytes, info.segments, info.fenced = log.size_bytes, log.segment_count, log.fenced
+    info.damaged = [(found.start, found.end) for found in log.damaged]
+    info.held_segments = log.held_segments
 
 
 def _batch_limits(services: Services, settings: SettingsInForce) -> BatchLimits:

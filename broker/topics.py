@@ -27,7 +27,7 @@ from .start import StartReport, start_topics
 from .storage.damage import DamagedRange
 from .storage.log import Log
 from .storage.retention import Expired
-from .storage.sealed import Removable, SealedSegment
+from .storage.sealed import Removable
 from .storage.sync_round import SyncTask, run_round
 from .topic import Topic
 from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
@@ -35,17 +35,19 @@ from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
 __all__ = ["Created", "StartReport", "Topic", "TopicDefaults", "TopicLimits", "Topics", "TopicsStatistics"]
 
 
-FloorOf = Callable[[str, Partition], int | None]
-"""Returns up to where a group (by full name) has settled a partition, None where there is no such group yet."""
+IsArchived = Callable[[Topic, Partition], Removable | None]
+"""Returns what says which segments retention may remove, None for all."""
 
 
-def _no_groups(_name: str, _partition: Partition) -> int | None:
+def _all(_topic: Topic, _partition: Partition) -> Removable | None:
     """Stand in where no groups are served."""
     return None
 
 
-IsArchived = Callable[[Topic, Partition], Removable | None]
-"""Returns what says which segments retention may remove, None for all."""
+def _both(first: Removable | None, second: Removable | None) -> Removable | None:
+    if first is None or second is None:
+        return first or second
+    return lambda segment: first(segment) and second(segment)
 
 
 def _no_archive(topic: Topic, _partition: Partition) -> Removable | None:
@@ -93,10 +95,8 @@ class Topics:
         self._expired_segments = self._expired_bytes = 0
         self.is_archived: IsArchived = _no_archive
         """Asked which segments of a topic retention may remove."""
-        self.floor_of: FloorOf = _no_groups
-        """Asked where retention is to wait for a group."""
-        self.unsettled_segments = 0
-        """Segments kept past their retention at the last pass, because a group has not settled them."""
+        self.is_settled: IsArchived = _all
+        """The same, of topics whose retention waits for groups."""
         self.version = meta.state.version
         """Rises with every change of any topic, also over restarts."""
         self.report = StartReport()
@@ -237,7 +237,6 @@ class Topics:
         time = self._services.time
         age_allowed, now_us = time.age_retention_allowed(), time.wall_us()
         expired: list[Expired] = []
-        self.unsettled_segments = 0
         try:
             for topic in self._by_id.values():
                 for partition in topic.partitions:
@@ -252,34 +251,13 @@ class Topics:
 
     def _expire(self, topic: Topic, partition: Partition, now_us: int, *, age_allowed: bool) -> Expired | None:
         try:
-            waited = self.unsettled_segments
-            found = partition.expire(now_us, age_allowed=age_allowed, may_remove=self._may_remove(topic, partition))
-            if self.unsettled_segments > waited:
-                self.unsettled_segments = waited + partition.log.held_segments
-            return found
+            may_remove = _both(self.is_settled(topic, partition), self.is_archived(topic, partition))
+            return partition.expire(now_us, age_allowed=age_allowed, may_remove=may_remove)
         except TidelogError as error:  # the others must not fill the disk because of this one
             self._services.report(
                 "retention failed", topic_id=partition.topic_id, partition=partition.index, why=error.message
             )
             return None
-
-    def _may_remove(self, topic: Topic, partition: Partition) -> Removable | None:
-        """Return what says which segments may go: archived where that is wanted, and settled by the groups waited for.
-
-        A group that is not there yet has settled nothing.
-        """
-        is_archived = self.is_archived(topic, partition)
-        if not topic.settings.retention_waits_for:
-            return is_archived
-        floor = min(self.floor_of(name, partition) or 0 for name in topic.settings.retention_waits_for)
-
-        def may_remove(segment: SealedSegment) -> bool:
-            if segment.end_offset > floor:
-                self.unsettled_segments += 1
-                return False
-            return is_archived is None or is_archived(segment)
-
-        return may_remove
 
     def _remove_segments(self, expired: Sequence[Expired]) -> None:
         if not expired:

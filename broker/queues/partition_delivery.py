@@ -129,6 +129,15 @@ class PartitionDelivery:
         log = self.log.log
         services.commit.remove(log, error, lambda: services.upkeep.release(log, released))
 
+    def end(self, error: TidelogError, ended: Callable[[], None]) -> None:
+        """The topic was deleted: whoever waits gets `error`, `ended` is called when the files may be removed."""
+
+        def close() -> None:
+            self.close(clean=False)
+            ended()
+
+        self.release(error, close)
+
     def close(self, *, clean: bool) -> None:
         """Let go of the files; blocks where it is clean."""
         if self.log is not None:

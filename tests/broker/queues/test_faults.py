@@ -156,7 +156,11 @@ def test_what_is_cold_is_read_in_before_it_is_leased() -> None:
     take(core, first, 1)
     core.workers.held = True
     is_cold = True
-    with patch.object(DescriptorFile, "is_resident", lambda *_: not is_cold):
+
+    def is_resident(_file: DescriptorFile, _position: int, _length: int) -> bool:
+        return not is_cold
+
+    with patch.object(DescriptorFile, "is_resident", is_resident):
         call = first.acquire(20)
         core.settle()
         assert call.is_pending

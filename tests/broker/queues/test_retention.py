@@ -80,11 +80,11 @@ def test_retention_waits_for_a_group() -> None:
     core.produce(partition, batch(b"new"))
     pass_time(core)
     assert partition.start_offset == 0
-    assert core.topics.unsettled_segments == 2
+    assert core.queues.gauges()["tidelog_retention_held_segments"] == 2
     assert settle(core, grant_of(core, partition, 10), Settling.ACCEPT, 1, (0, 10)) == [None]
     core.topics.expire()
     assert partition.start_offset == 10
-    assert core.topics.unsettled_segments == 1
+    assert core.queues.gauges()["tidelog_retention_held_segments"] == 1
 
 
 def test_retention_waits_for_a_group_that_is_not_there_yet() -> None:
@@ -95,4 +95,4 @@ def test_retention_waits_for_a_group_that_is_not_there_yet() -> None:
     core.produce(partition, batch(b"new"))
     pass_time(core)
     assert partition.start_offset == 0
-    assert core.topics.unsettled_segments == 2
+    assert core.queues.gauges()["tidelog_retention_held_segments"] == 2

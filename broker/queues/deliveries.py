@@ -1,0 +1,123 @@
+"""The delivery logs of all partitions: found at a start, made on first use, opened anew after a fault.
+
+What opening finds is recorded before anything is served from it: that there is such a log, so that one which is missing
+later was lost; and whose part of it is lost, so that nothing is leased from what cannot be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ..deferred import Deferred
+from ..delivery.moment import Moment
+from ..errors import storage_error
+from ..groups import Groups
+from ..meta import DeliveryDegraded, DeliveryMade
+from ..services import Services
+from ..storage.settings import LogSettings
+from ..topics import Topics
+from .delivery_log import DeliveryLog
+from .delivery_opening import OpenedDelivery, is_there, open_deliveries
+from .partition_delivery import PartitionDelivery
+
+
+def _nothing() -> None:
+    """Follow no opening."""
+
+
+class Deliveries:
+    """All delivery logs of one broker."""
+
+    def __init__(
+        self,
+        services: Services,
+        topics: Topics,
+        groups: Groups,
+        settings: LogSettings,
+        changed: Callable[[PartitionDelivery], None],
+    ) -> None:
+        """`changed` is told of each that was opened, opened anew, fenced, or could not be opened."""
+        self._services = services
+        self._topics = topics
+        self._groups = groups
+        self._settings = settings
+        self._changed = changed
+
+    def __repr__(self) -> str:
+        return f"<Deliveries {len(self._made)} made>"
+
+    def open_all(self) -> None:
+        """Open those that there are; blocks. Before anything is served."""
+        there: list[PartitionDelivery] = []
+        for topic in self._topics.all():
+            for one in topic.partitions:
+                try:
+                    if (topic.id, one.index) in self._made or is_there(self._services, one.delivery):
+                        there.append(one.delivery)
+                except OSError as error:
+                    self._take(OpenedDelivery(one.delivery, storage_error(error, f"opening {one.delivery.folder}")))
+        for opened in open_deliveries(self._services, self._settings, self._topics.epoch, there, self._made):
+            self._take(opened)
+
+    @property
+    def _made(self) -> frozenset[tuple[int, int]]:
+        return frozenset(self._topics.meta.state.deliveries.made)
+
+    def open(self, delivery: PartitionDelivery) -> None:
+        """Open a delivery log, or make it, in a worker; no effect while that is under way."""
+        if delivery.is_opening or delivery.log is not None or delivery.problem() is not None:
+            return
+        self._begin_opening(delivery)
+
+    def _reopen(self, delivery: PartitionDelivery) -> Deferred[None]:
+        """Open a delivery log anew; resolves when that was tried."""
+        done: Deferred[None] = Deferred()
+        self._begin_opening(delivery, lambda: done.resolve(None))
+        return done
+
+    def _begin_opening(self, delivery: PartitionDelivery, done: Callable[[], object] = _nothing) -> None:
+        delivery.is_opening = True
+        opened: list[OpenedDelivery] = []
+
+        def work() -> None:
+            opened.extend(open_deliveries(self._services, self._settings, self._topics.epoch, [delivery], self._made))
+
+        def take() -> None:
+            self._take(opened[0])
+            done()
+
+        self._services.offload(work, take)
+
+    def _take(self, opened: OpenedDelivery) -> None:
+        delivery, result = opened.delivery, opened.result
+        delivery.reopen = partial(self._reopen, delivery)
+        delivery.on_change = partial(self._changed, delivery)
+        if isinstance(result, DeliveryLog):
+            self._record_opened(opened)
+            self._serve(result, max(result.log.epoch, delivery.messages().epoch))
+            result.load_retries(delivery.messages())  # before anything is served, or after an operator asked for it
+        else:
+            self._services.report(
+                "delivery log not opened", topic_id=delivery.topic_id, partition=delivery.index, why=result.message
+            )
+        delivery.take(result)
+
+    def _record_opened(self, opened: OpenedDelivery) -> None:
+        """Record that there is such a log, and whose part of it is lost: that of every group there is now."""
+        delivery, meta = opened.delivery, self._topics.meta
+        place = (delivery.topic_id, delivery.index)
+        if place not in meta.state.deliveries.made:
+            meta.record(DeliveryMade(*place))
+        if opened.lost or opened.is_missing:
+            groups = {one.id: one.begin(*place).generation for one in self._groups.reading(delivery.topic_id)}
+            self._services.report("deliveries lost", topic_id=delivery.topic_id, partition=delivery.index)
+            meta.record(DeliveryDegraded(*place, groups))
+        delivery.degraded = meta.state.deliveries.degraded.get(place, {})
+
+    def _serve(self, log: DeliveryLog, epoch: int) -> None:
+        live = {group.id: group.settings.visibility_timeout_us for group in self._groups.all()}
+        for gone in log.fold.states.keys() - live.keys():
+            log.fold.drop(gone)
+        time = self._services.time
+        log.fold.serve(epoch, Moment(time.now_us(), time.monotonic_us()), time.monotonic_us, live.__getitem__)
