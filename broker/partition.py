@@ -126,8 +126,7 @@ class Partition:
         Even on a `received` topic never past what is written: until a roll is proven its records might vanish, and
         others take their offsets.
         """
-        log = self.log
-        mark = log.synced_offset if self._settings.durability is Durability.SYNCED else log.written_offset
+        mark = self.log.synced_offset if self._settings.durability is Durability.SYNCED else self.log.written_offset
         return max(mark, self._seen_visible)
 
     @property
