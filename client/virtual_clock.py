@@ -184,8 +184,8 @@ class VirtualClock:
         try:
             self._engine.settle()
             waits = self._all()
-            if any(each.is_ready() for each in waits):
-                return wait.is_ready()
+            if any(each.is_ready() or (each.until <= self.now() and not _is_mine(each)) for each in waits):
+                return wait.is_ready()  # else another has something to look at, and goes on in a moment
             if not self._all_wait(waits):
                 return self._pass_overdue(wait)
             self._jump(wait, waits)
@@ -195,7 +195,8 @@ class VirtualClock:
 
     def _jump(self, wait: Wait, waits: list[Wait]) -> None:
         work_us = self._engine.next_work_us()
-        moments = [_us(each.until) for each in waits if each.until < math.inf]
+        now = self.now()  # tasks of a loop that the caller blocks may be due already
+        moments = [_us(each.until) for each in waits if now < each.until < math.inf]
         if work_us is not None:
             moments.append(work_us)
         wait.jumps += 1
@@ -293,6 +294,10 @@ def _waits_for_a_thread(frame: FrameType) -> bool:
     if file.endswith("/threading.py") and name in _WAITS:
         return frame.f_locals.get("timeout") in (None, -1)
     return any(file.endswith(place) and name == function for place, function in _POOLS)
+
+
+def _is_mine(wait: Wait) -> bool:
+    return wait.thread == threading.get_ident()
 
 
 def _us(moment: float) -> int:

@@ -176,11 +176,12 @@ class Poller:
 
     def is_ready(self, write: bool) -> bool:
         """Return whether a wait would end at once."""
+        poll = select.poll()
         try:
-            readable, writable, _ = select.select([self._socket], [self._socket] if write else [], [], 0)
-        except (OSError, ValueError):  # closed, or a number that select does not take: whoever waits finds out
+            poll.register(self._socket, select.POLLIN | select.POLLOUT if write else select.POLLIN)
+        except (OSError, ValueError):  # closed: whoever waits finds out
             return True
-        return self._is_woken or bool(readable or writable)
+        return self._is_woken or bool(poll.poll(0))
 
     def wake(self) -> None:
         """End the wait in progress, or else the next one."""

@@ -386,3 +386,29 @@ def test_a_forked_child_is_told() -> None:
 
         assert in_a_child(check) == 0
         assert client.ping().node_id == "node-1"
+
+
+def test_plain_calls_in_an_event_loop() -> None:
+    """A blocking client and a plain `advance` hold the loop up, but wait for none of its tasks, which see it after."""
+
+    async def body() -> None:
+        with Broker(start=NEW_YEAR) as broker, broker.client() as plain:
+            plain.topics.create("t", partitions=1)
+            async with broker.async_client() as client, client.consumer("t") as consumer:
+                found: list[object] = []
+
+                async def wait() -> None:
+                    await consumer.receive(timeout=0)
+                    found.append(await consumer.receive(timeout=5))
+
+                async with anyio.create_task_group() as group:
+                    group.start_soon(wait)
+                    await anyio.sleep(0.05)
+                    with plain.consumer("t") as other:
+                        assert other.receive(timeout=100) == []
+                    broker.clock.advance(hours=1)
+                assert found == [[]]
+            assert since(broker) >= HOUR
+
+    for backend in ("asyncio", "trio"):
+        anyio.run(body, backend=backend)
