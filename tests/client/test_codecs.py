@@ -311,6 +311,7 @@ def test_options_of_codecs() -> None:
         (Producer.send, options.MessageOptions),
         (Client.consumer, options.ConsumerOptions),
         (Client.replay, options.ReplayOptions),
+        (Client.queue, options.QueueOptions),
         (AsyncClient.consumer, options.ConsumerOptions),
     ],
     ids=lambda each: each.__name__,
