@@ -207,6 +207,8 @@ class Acquirer:
             raise
         desk.pump()
         asked = self._on_its_way() or self._ask(connection, is_waited_for=True)
+        if asked is None and self._problem is not None:  # read by another thread just now: nobody would wake us
+            return self._after_answer(until)
         waiter = asked.call if asked is not None else Waiter()
         self._idle = waiter
         waiter.is_stirred = self.is_stopped  # looked at after it can be stirred, so that no stop is missed
