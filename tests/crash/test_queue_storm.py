@@ -99,7 +99,7 @@ class Storm:
     def hire(self, group: str, flavour: str) -> None:
         """Start a worker."""
         seed = self.rng.randrange(1 << 30)
-        worker = self.crews[group].start(self.proxy.url, flavour=flavour, seed=seed)
+        worker = self.crews[group].start(self.proxy.url, flavour=flavour, seed=seed, syncs=flavour == "trio")
         self.workers.append(self._stack.enter_context(worker))
 
     def wait_for_progress(self) -> None:
@@ -162,7 +162,7 @@ def blow(tmp_path: Path, rounds: int, seed: int, kinds: tuple[str, ...]) -> Stor
         storm.wait_for_progress()
         publisher.finish()
         proxy.heal()
-        wait_until(lambda: not seen.unsettled([*GROUPS]), "the end of all work", every_s=0.1)
+        seen.wait_until_settled([*GROUPS])
         for worker in storm.workers:
             worker.finish()
         finals = seen.finals([*GROUPS])

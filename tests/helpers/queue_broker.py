@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ import msgspec
 from tidelog import Client
 from tidelog.protocol.delivery_states import DeliveryState
 from tidelog.protocol.messages import (
+    DescribeGroups,
     GroupMessages,
     JoinGroup,
     JoinGroupReply,
@@ -109,6 +111,15 @@ class QueueBroker:
             for reply in replies
             for message in reply.messages  # pyright: ignore
         ]
+
+    def wait_until_settled(self, groups: Sequence[str], timeout_s: float = 60) -> None:
+        """Wait until every message is acknowledged or rejected in every group; else say what is not, and why."""
+        deadline = time.monotonic() + timeout_s
+        while left := self.unsettled(groups):
+            if time.monotonic() >= deadline:
+                described = self.ask(DescribeGroups([f"default/{group}" for group in groups], details=True))
+                raise AssertionError(f"not settled within {timeout_s} s: {left}; {described}")
+            threading.Event().wait(0.1)
 
     def finals(self, groups: Sequence[str]) -> list[Final]:
         """Ask what every message is in every group; notes the bounds of the log too."""

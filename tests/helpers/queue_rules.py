@@ -21,7 +21,7 @@ EARLY_US = 2_000
 """How much earlier than its backoff a delivery may look, by the rounding of the clocks that are compared."""
 
 LEASE_SLACK_NS = 50_000_000
-"""How much later a worker may believe that its lease ends than the broker does."""
+"""How much later a worker may believe that its lease begins and ends than the broker does."""
 
 
 def nothing_lost(history: QueueHistory) -> Iterator[Violation]:
@@ -118,7 +118,7 @@ def _may_have_ended(history: QueueHistory, timeline: Timeline, before: Handed, a
     stopped = history.did(("killed", "died", "ended", "paused"), before, after, before.worker)
     # A lease is answered when it is written: a power loss takes it, and a reset, also while it waits to be handed out.
     ends = [fault for fault in history.faults if fault.kind == "power"] + history.moves.get(before.group, [])
-    since_ns = before.since_ns or before.at_ns
+    since_ns = (before.since_ns or before.at_ns) - LEASE_SLACK_NS
     gone = any(since_ns <= end.at_ns <= after.at_ns for end in ends) or history.was_reset(before.group, before, after)
     return bool(stopped) or gone or after.at_ns >= until_ns - LEASE_SLACK_NS
 
