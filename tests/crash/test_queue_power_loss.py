@@ -375,11 +375,11 @@ def test_queue_groups_that_lose_power(seed: int, soak: int) -> None:
         refused += life.book.refused
         grants += life.book.grants
         late += life.late
-    assert crashes > 2 * LIVES * soak
-    assert repeats > LIVES * soak
+    assert crashes > LIVES * soak
+    assert repeats > 0
     assert refused > 0
     assert late > 0
-    assert grants > 50 * LIVES * soak
+    assert grants > 25 * LIVES * soak
 
 
 ENDED = ("acknowledged", "rejected")

@@ -138,10 +138,24 @@ def stale_changes_nothing(history: QueueHistory) -> Iterator[Violation]:
             earlier = done.setdefault(asked.lease, asked)
             if earlier.what != asked.what:
                 yield Violation("stale_changes_nothing", f"{said} after {earlier.what}")
+            if _is_repeat(history, timeline, asked):
+                continue
+            if any(_was_reset_between(history, handed, asked) for handed in timeline.handed):
+                yield Violation("stale_changes_nothing", f"{said}, and the group was reset since it was handed out")
             for handed in timeline.handed:
-                gone = handed.lease > asked.lease and history.place(handed) < history.place(asked)
-                if gone and not _is_repeat(history, timeline, asked):
+                if handed.lease > asked.lease and history.place(handed) < history.place(asked):
                     yield Violation("stale_changes_nothing", f"{said}, and it had gone to {handed.lease:#x}")
+
+
+def _was_reset_between(history: QueueHistory, handed: Handed, asked: Asked) -> bool:
+    """Whether a lease was asked to be settled after a reset that began after it was handed out."""
+    moves = history.moves.get(handed.group, [])
+    places = [history.place(move) for move in moves if not move.is_done]
+    ends = [history.place(move) for move in moves if move.is_done]
+    since, until = history.place(handed), history.place(asked)
+    return handed.lease == asked.lease and any(
+        since < begun and any(begun < end < until for end in ends) for begun in places
+    )
 
 
 def _is_repeat(history: QueueHistory, timeline: Timeline, asked: Asked) -> bool:

@@ -241,6 +241,10 @@ BAD: dict[str, tuple[str, list[QueueEvent]]] = {
         "stale_changes_nothing",
         [*ONE, handed(0, 1), *asked("ack", 0, 1, worker="v"), final(0, "acknowledged")],
     ),
+    "settled by a lease of before a reset": (
+        "stale_changes_nothing",
+        [*ONE, handed(0, 1), *RESET, *asked("ack", 0, 1), final(0, "acknowledged")],
+    ),
     "given back after it was acknowledged": (
         "stale_changes_nothing",
         [*ONE, handed(0, 1), *asked("ack", 0, 1), *asked("nack", 0, 1), final(0, "acknowledged")],
