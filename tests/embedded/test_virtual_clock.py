@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import gc
-import subprocess
-import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from pathlib import Path
 
 import anyio
 import pytest
 
 from tests.client.flavours import FLAVOURS, World, read, run
-from tests.embedded.test_embedded import in_a_child
-from tidelog import ForkedError, OffsetOutOfRangeError, WouldBlockForever
+from tidelog import OffsetOutOfRangeError, WouldBlockForever
 from tidelog.testing import Broker
 
 NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
@@ -26,18 +20,6 @@ HOUR = timedelta(hours=1)
 def since(broker: Broker) -> timedelta:
     """How much time has passed on a broker that began at the new year."""
     return broker.clock.now() - NEW_YEAR
-
-
-def test_it_is_up_in_no_time() -> None:
-    """In under 50 ms, once its modules are loaded: the best of five, as other tests run beside this one."""
-    with Broker():
-        pass
-    best = 1.0
-    for _ in range(5):
-        began = time.perf_counter()
-        with Broker():
-            best = min(best, time.perf_counter() - began)
-    assert best < 0.05
 
 
 def test_time_stands_still_while_somebody_works() -> None:
@@ -52,12 +34,6 @@ def test_time_stands_still_while_somebody_works() -> None:
         assert {message.append_time for message in broker.messages("t")} == {NEW_YEAR}
     with Broker() as broker:
         assert abs(broker.clock.now() - datetime.now(UTC)) < timedelta(minutes=1)
-
-
-def test_a_naive_start_is_refused() -> None:
-    """As every other time without a zone is."""
-    with pytest.raises((ValueError, TypeError), match="start"):
-        Broker(start=datetime(2025, 1, 1))
 
 
 def test_advance_takes_durations() -> None:
@@ -294,98 +270,6 @@ def test_async_with() -> None:
 
     for backend in ("asyncio", "trio"):
         anyio.run(body, backend=backend)
-
-
-def test_a_port_for_subprocesses() -> None:
-    """They go by the machine's clock, the broker by its own."""
-    script = "import sys, tidelog; print(tidelog.Client(sys.argv[1]).produce('t', b'x', partition=0).timestamp)"
-    with Broker(start=NEW_YEAR, listen=True) as broker:
-        command = [sys.executable, "-c", script, broker.url]
-        found = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert (found.stdout, found.stderr) == ("2025-01-01 00:00:00+00:00\n", "")
-        assert [message.append_time for message in broker.messages("t")] == [NEW_YEAR]
-
-
-def test_what_there_is_to_look_at() -> None:
-    """Messages in the order they came over all partitions; nothing waits for its time yet; dead letters are refused."""
-    from tidelog import UnsupportedError
-
-    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
-        for value in range(5):
-            client.produce("t", b"%d" % value, partition=value % 3)
-            broker.clock.advance(seconds=1)
-        assert [message.value for message in broker.messages("t")] == [b"0", b"1", b"2", b"3", b"4"]
-        assert broker.messages("unknown") == []
-        assert broker.pending("t") == []
-        with pytest.raises(UnsupportedError, match="dead letters are not there yet"):
-            broker.dead_letters("t")
-
-
-def test_the_environment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test is the same wherever it runs."""
-    monkeypatch.setenv("TIDELOG_TOPICS__PARTITIONS", "3")
-    with Broker() as broker, broker.client() as client:
-        client.produce("t", b"x")
-        assert len(client.topics.describe("t").partitions) == 6
-
-
-def test_a_closed_one_lets_nobody_hang() -> None:
-    """A wait that is under way when the broker is closed ends with why."""
-    caught: list[BaseException] = []
-    with Broker(start=NEW_YEAR) as broker:
-        client = broker.client()
-        client.topics.create("t", partitions=1)
-
-        def work() -> None:
-            try:
-                client.consumer("t").receive()
-            except Exception as error:
-                caught.append(error)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        broker.clock.advance()
-    thread.join(30)
-    assert not thread.is_alive()
-    assert [type(error).__name__ for error in caught] == ["ClosedError"]
-
-
-def test_a_hundred_leave_nothing_behind() -> None:
-    """One after the other, with clients, a producer and a reader: threads and descriptors are what they were."""
-
-    def once() -> None:
-        with Broker() as broker, broker.client() as client, client.producer() as producer:
-            producer.send("t", b"x")
-            broker.clock.advance(minutes=1)
-            assert len(broker.messages("t")) == 1
-
-    def count() -> tuple[int, int]:
-        gc.collect()
-        ours = [each for each in threading.enumerate() if each.name.startswith("tidelog")]
-        return len(ours), len(list(Path("/proc/self/fd").iterdir()))
-
-    for _ in range(5):
-        once()
-    before = count()
-    for _ in range(100):
-        once()
-    assert count() == before
-
-
-def test_a_forked_child_is_told() -> None:
-    """It does not hang on a clock that nobody moves there."""
-    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
-        client.produce("t", b"x")
-
-        def check() -> None:
-            for use in (client.ping, broker.client, partial(client.produce, "t", b"x")):
-                with pytest.raises(ForkedError):
-                    use()
-            with Broker() as other, other.client() as fresh:
-                assert fresh.produce("t", b"x", partition=0).offset == 0
-
-        assert in_a_child(check) == 0
-        assert client.ping().node_id == "node-1"
 
 
 def test_plain_calls_in_an_event_loop() -> None:
