@@ -116,14 +116,21 @@ class QueueDesk:
         if wait:
             runtime.check_home(self.home, "queue")
             timeout_seconds(timeout, self._timeout)
+        elif not runtime.is_here(self.home):  # another thread than the loop's
+            runtime.call_soon(self.home, partial(self._take, lease, offsets, how, is_batch=is_batch))
+            return runtime.SETTLED
+        entry, conflicts, serial = self._take(lease, offsets, how, is_batch=is_batch)
+        if not wait:
+            return runtime.SETTLED
+        return self._settled(lease, entry, conflicts, serial, timeout)
+
+    def _take(self, lease: HeldLease, offsets: list[int], how: How, *, is_batch: bool) -> tuple[Entry | None, int, int]:
         with self.lock:
             self.look()
             entry, conflicts = self.book.settle(lease, offsets, how, is_batch=is_batch)
             serial = self.book.settles.last_serial
         self.attend()
-        if not wait:
-            return runtime.SETTLED
-        return self._settled(lease, entry, conflicts, serial, timeout)
+        return entry, conflicts, serial
 
     async def _settled(
         self, lease: HeldLease, entry: Entry | None, conflicts: int, serial: int, timeout: Timeout
@@ -302,10 +309,12 @@ class QueueDesk:
     # -- ending ----------------------------------------------------------------------------------------------------
 
     def give_back_all(self, handed: How) -> None:
-        """Give back what is not settled: what was handed out in one way, the rest uncounted."""
+        """Give back what is not settled: what was handed out in one way, the rest uncounted. What was lost before was
+        told when it was."""
         with self.lock:
             self.look()
             self.book.gather()
+            self._lost_before = self.book.counts["lost"]
             for lease in self.book:
                 self.book.give_back(lease, handed)
         self.pump()

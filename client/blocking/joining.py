@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from ...protocol.errors import CannotConnectError, TidelogError, TimedOutError, UnknownTopicError
+from ...protocol.errors import CannotConnectError, TidelogError, TimedOutError, UnknownTopicError, UnknownTopicIdError
 from ...protocol.messages import GroupInfo, JoinGroup, JoinGroupReply, MetadataReply
 from ..core.deadline import NEVER, Deadline
 from ..core.directory import TopicEntry
@@ -37,7 +37,7 @@ class Joining:
         self.version = 0
         """Of the metadata that this is from."""
         self.is_outdated = False
-        """Whether a pattern may match other topics than are read."""
+        """Whether topics changed since: one may be gone, a pattern may match others."""
         self._plan = plan
         self._desk = desk
         self._timeout = timeout
@@ -54,10 +54,11 @@ class Joining:
         """Take note of the metadata version in a reply."""
         if version != self.version:
             self.version = version
-            self.is_outdated = self._plan.subscription.is_pattern
+            self.is_outdated = True
 
     def open(self, waiting: Pausing) -> bool:
-        """Join, if need be; return whether there is a group by now. Raises what the broker refuses it with, UnknownTopicError."""
+        """Join, if need be; return whether there is a group by now. Raises what the broker refuses it with, and
+        UnknownTopicError."""
         if self.group is not None:
             return True
         time, subscription = self._desk.time, self._plan.subscription
@@ -74,12 +75,22 @@ class Joining:
         return self.group is not None
 
     def refresh(self, until: float) -> None:
-        """Topics changed: a pattern may match others."""
+        """Topics changed: a pattern may match others. Raises UnknownTopicIdError for one that was named and is gone;
+        what has its name now is another one."""
         deadline = Deadline(until, None)
         try:
-            self._join(self._find_topics(deadline), deadline)
-        except (CannotConnectError, TimedOutError):  # the next answer says again that they changed
+            metadata = self._find_topics(deadline)
+            if not self._plan.subscription.is_pattern:
+                self._check_named(metadata)
+            self._join(metadata, deadline)
+        except (CannotConnectError, TimedOutError):
             self.is_outdated = True
+
+    def _check_named(self, metadata: MetadataReply) -> None:
+        gone = {*self.topics} - {info.id for info in metadata.topics}
+        for topic_id in gone:
+            name = self._entries[topic_id].shown
+            raise UnknownTopicIdError(f"expected topic {name!r} to be there, found that it was deleted", name=name)
 
     def again(self, why: TidelogError, until: float) -> None:
         """The group was reset: its members join again."""

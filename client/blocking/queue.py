@@ -197,7 +197,7 @@ class Queue(Generic[AnyQueueMessage]):
 
     def close(self, timeout: Timeout = DEFAULT) -> None:
         """Stop, give back what is not settled, and return when everything else is durable. Raises LeaseLostError if
-        something that was settled was lost since the last flush, TimedOutError."""
+        something that it waited for was lost, TimedOutError."""
         self._end(RETURNED, Deadline.after(timeout_seconds(timeout, self._timeout), self.now()))
 
     def _end(self, handed: How, deadline: Deadline) -> None:
