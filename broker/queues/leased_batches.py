@@ -32,6 +32,9 @@ WHOLE_FROM = 8
 MAX_PLACES = 32
 """Places of the log that are looked up for one lease, each some 20 us."""
 
+FEW_BATCHES = 8
+"""Up to so many are looked at one by one."""
+
 BATCHES_PER_PLACE = 1_024
 """Headers that are looked at from one place on."""
 
@@ -92,9 +95,9 @@ def find_batches(
     One batch comes back however large it is, unless nothing `must`. Raises NotReadyError (with the work for a thread),
     CorruptError and OffsetOutOfRangeError about the first message chosen.
     """
-    wanted = _Wanted(choice.packed)
     found: list[LeasedBatch] = []
-    first = choice.offsets.min()
+    first, last = choice.offsets.min(), choice.offsets.max()
+    wanted = _Run(first, last + 1) if last - first + 1 == choice.count else _Wanted(choice.packed)
     at: int | None = first
     for _ in range(MAX_PLACES):
         if at is None or (max_bytes <= 0 and (found or not must)):
@@ -110,11 +113,48 @@ def find_batches(
         if not len(listed.ends):
             break
         at = wanted.next_from(int(listed.ends[-1]))
-        max_bytes = _take(wanted, listed, max_bytes, found, must=must)
+        take = _take_few if isinstance(wanted, _Run) and len(listed.ends) <= FEW_BATCHES else _take
+        max_bytes = take(wanted, listed, max_bytes, found, must=must)
     return LeasedBatches(choice.below(found[-1].end_offset if found else first), found)
 
 
-def _take(wanted: _Wanted, listed: BatchList, max_bytes: int, found: list[LeasedBatch], *, must: bool) -> int:
+def _take_few(
+    wanted: _Run | _Wanted, listed: BatchList, max_bytes: int, found: list[LeasedBatch], *, must: bool
+) -> int:
+    """Be `_take` for few batches of one range, where arrays would cost more than all the rest of a lease."""
+    assert isinstance(wanted, _Run), "arrays are for what has gaps"
+    entries, ends = listed.entries, listed.ends
+    taken = 0
+    for row in range(len(ends)):
+        base, end, length = int(entries["base_offset"][row]), int(ends[row]), int(entries["length"][row])
+        count = min(end, wanted.end) - max(base, wanted.start)
+        if count <= 0:
+            continue
+        is_whole = count * WHOLE_FROM >= end - base
+        size = length if is_whole else length * count // (end - base)
+        if size > max_bytes and (found or not must):
+            return 0
+        if taken and wanted.end < end and taken >= wanted.count // 2:
+            return 0  # as below
+        max_bytes -= size
+        taken += count
+        attributes = int(entries["attributes"][row])
+        found.append(
+            LeasedBatch(
+                listed.file,
+                int(entries["position"][row]),
+                length,
+                base,
+                end,
+                bool(attributes & Attributes.RETRY),
+                bool(attributes & Attributes.CODEC_MASK),
+                is_whole,
+            )
+        )
+    return max_bytes
+
+
+def _take(wanted: _Run | _Wanted, listed: BatchList, max_bytes: int, found: list[LeasedBatch], *, must: bool) -> int:
     """Add those of a list of batches that hold something wanted, as far as they fit; return the bytes left.
 
     By arrays: a lease of a thousand messages may lie in one batch, or in a thousand.
@@ -155,6 +195,23 @@ def _take(wanted: _Wanted, listed: BatchList, max_bytes: int, found: list[Leased
             )
         )
     return 0 if is_full else max_bytes - int(sizes[:fits].sum())
+
+
+class _Run:
+    """One range of offsets, asked as `_Wanted` is."""
+
+    __slots__ = ("count", "end", "start")
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start, self.end, self.count = start, end, end - start
+
+    def below(self, offsets: Int64s) -> Int64s:
+        """Return how many wanted offsets lie below each of these."""
+        return np.clip(offsets - self.start, 0, self.count)
+
+    def next_from(self, offset: int) -> int | None:
+        """Return the first wanted offset from one on."""
+        return max(self.start, offset) if offset < self.end else None
 
 
 class _Wanted:
