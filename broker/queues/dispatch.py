@@ -91,6 +91,13 @@ class Dispatch:
             self._end(waiter)
             waiter.answer.fail(error)
 
+    def answer_lost(self, member: Member) -> None:
+        """Answer what a member asked over a connection that it lost: nobody is there to take it, though it may not be
+        known here yet."""
+        for waiter in [*self._waiting]:
+            if waiter.member is member:
+                self._answer_empty(waiter)
+
     def answer_changed(self) -> None:
         """Answer those who wait for messages of a topic that changed since they asked what there is."""
         for waiter in [*self._waiting]:

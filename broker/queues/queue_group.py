@@ -164,6 +164,7 @@ class QueueGroup:
         member = self.members.hear(request.member, client)
         self._hand_over(member, request.hand_overs)
         if request.held is not None:
+            self._dispatch.answer_lost(member)
             self._return_others(member, frozenset(request.held))
         duration_us = request.visibility_timeout_us or self.group.settings.visibility_timeout_us
         return self._dispatch.acquire(request, member, duration_us)

@@ -242,6 +242,24 @@ def test_a_limit_of_its_own_holds_over_a_restart(how: str) -> None:
     assert [(state.state, state.attempts) for state in states] == [("rejected", 1), ("available", 1)]
 
 
+def test_a_member_that_comes_back_over_another_connection() -> None:
+    """What its half-open connection still asks for is asked for by nobody: the first message goes to where it is now."""
+    core, _ = begin()
+    book, _events = notebook(core)
+    member = member_of(core, book, 1, given=settings())
+    lost = member.acquire(10, max_wait_us=60 * SECOND)
+    core.settle()
+    assert lost.is_pending
+    member.connect(core.door())  # the broker has not heard of the end of the other one
+    found = member.acquire(10, max_wait_us=60 * SECOND)
+    publish(core, 0, 1)
+    core.settle()
+    assert not found.is_pending
+    member.harvest()
+    assert next(iter(member.held.values())).left == {0: "p/0"}
+    assert core.states(core.topic("orders").id, 0)["g"].state == "leased"
+
+
 def killed_by(member: QueueMember, killer: int, handled: int) -> None:
     """Hand over a lease message by message, acknowledging each, up to the killer or so many."""
     for held in [*member.held.values()]:
