@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ...protocol.batch import BatchHeader, encode_batch
 from ...protocol.durability import Durability
+from ...protocol.errors import OverloadedError
 from ...protocol.limits import MIB
 from ..delivery.events import Event, encode_event
 from ..delivery.fold import DeliveryFold
@@ -55,10 +56,13 @@ class DeliveryLog:
         return f"<DeliveryLog {self.log!r} {self.fold!r}>"
 
     def append(self, events: Sequence[Event]) -> None:
-        """Record events and apply them. Whatever it raises (LogFencedError, DiskFullError, ...), nothing changed."""
+        """Record events and apply them. Whatever it raises (LogFencedError, OverloadedError, ...), nothing changed."""
         services = self._services
         now_us = services.time.now_us()
         batch = encode_batch([encode_event(event) for event in events], timestamp_us=now_us)
+        unsynced, limit = services.commit.unsynced_bytes, services.commit.max_unsynced_bytes
+        if unsynced + len(batch) > limit:  # a recovery looks no further behind a torn batch
+            raise OverloadedError(f"expected at most {limit} bytes to wait for the disk, found {unsynced}")
         self.log.append(batch, [BatchHeader.read(batch)], now_us=now_us)
         services.commit.appended(self.log, services.time.monotonic_us())
         self._bytes_until_upkeep -= len(batch)

@@ -99,10 +99,17 @@ class Dispatch:
                 self._answer_empty(waiter)
 
     def answer_changed(self) -> None:
-        """Answer those who wait for messages of a topic that changed since they asked what there is."""
+        """Answer those who wait for messages of a topic that is gone, or changed since they asked what there is."""
         for waiter in [*self._waiting]:
-            if self._is_changed(waiter):
-                self._answer_empty(waiter)
+            try:
+                for topic_id in waiter.topics:
+                    self._topics.by_id(topic_id)
+            except UnknownTopicIdError as gone:
+                self._end(waiter)
+                waiter.answer.fail(gone)
+            else:
+                if self._is_changed(waiter):
+                    self._answer_empty(waiter)
 
     def _is_changed(self, waiter: WaitingAcquire) -> bool:
         known = waiter.request.metadata_version

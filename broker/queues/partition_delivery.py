@@ -39,6 +39,7 @@ class PartitionDelivery:
         self.reopen: Callable[[], Deferred[None]] = _cannot
         """Opens the log anew, in a worker; `problem` says afterwards what came of it."""
         self._services = services
+        self._when_opened: Callable[[], None] | None = None
         self._failure: TidelogError | None = None
 
     def __repr__(self) -> str:
@@ -86,12 +87,17 @@ class PartitionDelivery:
         self.is_opening = False
         if isinstance(opened, TidelogError):
             self._failure = kept(opened)
+        elif self._when_opened is not None:
+            opened.log.close(clean=False)  # the topic was deleted meanwhile
         else:
             self._failure = None
             self.log = opened
             opened.log.raise_epoch(max(opened.log.epoch, self.messages().epoch))
             self.keep()
-        self.on_change()
+        if self._when_opened is not None:
+            self._when_opened()
+        else:
+            self.on_change()
 
     def let_go(self) -> None:
         """Close the log, on which no thread works any more; it is opened anew."""
@@ -123,6 +129,9 @@ class PartitionDelivery:
     def release(self, error: TidelogError, released: Callable[[], None]) -> None:
         """Let no thread work on the log any more, then call `released`; whoever waits for a sync gets `error`."""
         services = self._services
+        if self.is_opening:
+            self._when_opened = released
+            return
         if self.log is None:
             released()
             return

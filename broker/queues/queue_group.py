@@ -134,10 +134,6 @@ class QueueGroup:
         """How many acquires wait."""
         return len(self._dispatch)
 
-    def serves(self, topic_id: int) -> bool:
-        """Whether it reads a topic, or did so a moment ago."""
-        return self.group.reads(topic_id) or any(key[0] == topic_id for key in self.parts)
-
     def part(self, topic_id: int, index: int) -> GroupPartition:
         """Return the group in one partition. Raises UnknownTopicIdError, UnknownPartitionError, InvalidRequestError."""
         found = self.parts.get((topic_id, index))

@@ -184,11 +184,10 @@ class Queues:
             if one.delivery.log is not None:
                 one.delivery.log.fold.drop(group.id)
 
-    def topic_changed(self, topic: Topic) -> None:
-        """Serve the partitions that a topic has now, or none of it."""
+    def topic_changed(self, _topic: Topic) -> None:
+        """Serve the partitions that a topic has now, or none of it, and tell those who wait."""
         for group in [*self._at_work.values()]:
-            if group.serves(topic.id):
-                group.topic_changed()
+            group.topic_changed()
 
     def pass_over_damage(self, partition: Partition) -> None:
         """Settle in every group what of a partition cannot be read any more."""

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.helpers.broker_core import SECOND, batch
 from tests.helpers.queue_core import QueueCore, member_of, notebook, settings, take
 from tests.helpers.queue_core import settle as settle_some
 from tests.helpers.queue_member import QueueMember
+from tests.helpers.stored_data import flip, segments_of
 
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.storage.files import MemoryFiles
+from tidelog.broker.storage.files import DiskFiles, MemoryFiles
 from tidelog.protocol.errors import UnknownGroupError, UnknownTopicIdError
-from tidelog.protocol.messages import AcquireReply, GroupPartitionInfo, GroupStart, JoinGroup, SettleReply, Settling
+from tidelog.protocol.messages import (
+    Acquire,
+    AcquireReply,
+    GroupPartitionInfo,
+    GroupStart,
+    JoinGroup,
+    Settle,
+    SettleItem,
+    SettleReply,
+    Settling,
+)
+from tidelog.protocol.offset_ranges import iter_ranges
+from tidelog.protocol.segment_header import SEGMENT_HEADER_BYTES
 
 MINUTE = 60 * SECOND
 
@@ -81,8 +96,8 @@ def test_a_deleted_topic_ends_what_waits_for_it() -> None:
     take(core, member, 10)
     call = member.acquire(1, max_wait_us=MINUTE)
     core.wait(core.topics.delete("default/orders"))
-    core.settle()
-    assert not call.is_pending or call.deferred is not None
+    with pytest.raises(UnknownTopicIdError):
+        call.message()
     refused = member.acquire(1)
     with pytest.raises(UnknownTopicIdError):
         refused.message()
@@ -194,3 +209,81 @@ def test_an_idle_group_is_left() -> None:
     assert sorted(take(core, member, 10)) == [6, 7, 8, 9]
     counted = core.queues.gauges()['tidelog_queue_acquired_messages_total{group="g"}']
     assert counted == 14
+
+
+def test_damaged_events_degrade_the_groups_of_then(tmp_path: Path) -> None:
+    """What they said cannot be guessed, so nothing is leased; messages are read all the same."""
+    core = QueueCore(DiskFiles(tmp_path))
+    core.create("orders", 1)
+    publish(core, 10)
+    book, _events = notebook(core)
+    member = member_of(core, book, 1, given=settings())
+    for offset in range(4):
+        take(core, member, 1)
+        settle_some(core, member, Settling.ACCEPT, [offset])
+    core.advance(2 * SECOND)
+    topic_id = core.topic("orders").id
+    (segment,) = segments_of(tmp_path, f"partitions/{topic_id}-0/delivery")
+    for snapshot in segment.parent.glob("snapshot-*"):
+        snapshot.unlink()
+    flip(segment, SEGMENT_HEADER_BYTES + 200)
+    core.topics.close(clean=False)
+    core = core.next_process(DiskFiles(tmp_path))
+    assert problem(standing(core)) == "GROUP_DEGRADED"
+    assert "deliveries lost" in core.events
+    assert len(core.read(core.topic("orders").partition(0))) == 10
+
+
+def test_a_topic_may_be_deleted_while_its_delivery_log_is_made() -> None:
+    """Its folder goes when the worker is done, and does not come back."""
+    core, (member,) = begin()
+    core.workers.held = True
+    call = member.acquire(1, max_wait_us=MINUTE)
+    assert len(core.workers.waiting) == 1
+    deleting = core.topics.delete("default/orders")
+    core.settle()
+    assert deleting.is_pending
+    core.workers.held = False
+    core.workers.run()
+    core.wait(deleting)
+    with pytest.raises(UnknownTopicIdError):
+        call.message()
+    assert core.files.list_folder("partitions") == []
+
+
+def test_a_lease_that_counts_at_once() -> None:
+    """For a client that says so every lease is an attempt, and one that is returned is none."""
+    core, (member,) = begin()
+    group = core.groups.named("default/g")
+    topic_id = core.topic("orders").id
+    request = Acquire(group.id, group.generation, 8, [topic_id], 2, counts=True)
+    call = core.door().ask(request)
+    core.settle()
+    call.message()
+    assert [core.states(topic_id, offset)["g"].attempts for offset in range(3)] == [1, 1, 0]
+    core.advance(30 * SECOND + SECOND // 2)
+    assert core.states(topic_id, 0)["g"].state == "waiting"
+    call = core.door().ask(request)
+    core.settle()
+    reply = call.message()
+    assert isinstance(reply, AcquireReply)
+    assert [*iter_ranges(reply.grants[0].ranges)] == [(2, 4)]
+    core.queues.settle(
+        Settle(group.id, group.generation, 8, 1, [SettleItem(topic_id, 0, reply.grants[0].lease, Settling.RETURN)])
+    )
+    assert take(core, member, 20)[2] == 0
+
+
+def test_what_waits_for_the_disk_is_bounded() -> None:
+    """Beyond the limit nothing is recorded, and the member is told that the broker is overloaded."""
+    core, (member,) = begin()
+    take(core, member, 1)
+    (held,) = member.held.values()
+    core.commit.max_unsynced_bytes = 100
+    request = member.settle([(held, Settling.ACCEPT, [0], -1)])
+    core.settle()
+    assert request.call is not None
+    reply = request.call.message()
+    assert isinstance(reply, SettleReply)
+    assert [None if result is None else result.error().code for result in reply.results] == ["OVERLOADED"]
+    assert standing(core).leased == 1
