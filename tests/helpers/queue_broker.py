@@ -113,9 +113,12 @@ class QueueBroker:
         ]
 
     def wait_until_settled(self, groups: Sequence[str], timeout_s: float = 60) -> None:
-        """Wait until every message is acknowledged or rejected in every group; else say what is not, and why."""
-        deadline = time.monotonic() + timeout_s
+        """Wait until every message is acknowledged or rejected in every group; when nothing moves for so long, say what
+        is not, and why."""
+        before, deadline = [""], 0.0
         while left := self.unsettled(groups):
+            if left != before:
+                before, deadline = left, time.monotonic() + timeout_s
             if time.monotonic() >= deadline:
                 described = self.ask(DescribeGroups([f"default/{group}" for group in groups], details=True))
                 raise AssertionError(f"not settled within {timeout_s} s: {left}; {described}")

@@ -1,0 +1,138 @@
+"""Settles that race the end of their lease on a real broker: each is done or refused, never half, never twice.
+
+One member settles what it holds from shortly before its deadline until shortly after, one message a request, by every
+outcome; the other takes whatever comes free at once. What both were told is judged by the rules of queue groups.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.frame_door import Call
+from tests.helpers.queue_broker import QueueBroker, queue_settings
+from tests.helpers.queue_history import Final, Handed, QueueEvent, QueueHistory, Told
+from tests.helpers.queue_member import Notebook, QueueMember
+from tests.helpers.queue_rules import violations
+from tests.helpers.raw_peer import RawClient
+
+from tidelog import Client
+from tidelog.protocol.messages import DeleteGroup, Message, Settling
+from tidelog.protocol.messages.groups import GroupStart
+
+pytestmark = [pytest.mark.process, pytest.mark.crash]
+
+MESSAGES = 200
+LEASE_S = 1.0
+EARLY_S = 0.15
+"""How long before their deadline leases begin to be settled."""
+
+WHATS = (Settling.ACCEPT, Settling.ACCEPT, Settling.RELEASE, Settling.RETURN, Settling.REJECT)
+
+
+class SocketDoor:
+    """A real connection as members use one: every answer is waited for."""
+
+    def __init__(self, client: RawClient) -> None:
+        self._client = client
+
+    def ask(self, message: Message) -> Call:
+        """Ask and wait."""
+        reply = self._client.ask(message)
+        return Call(reply, now_us())
+
+
+def now_us() -> int:
+    """The machine's monotonic clock."""
+    return time.monotonic_ns() // 1_000
+
+
+class Race:
+    """Both members, and what they write down."""
+
+    def __init__(self, seen: QueueBroker) -> None:
+        self.events: list[QueueEvent] = []
+        self.book = Notebook(seen.topic, now_us, self.note)
+        self.members = [self.join(seen, number) for number in (1, 2)]
+        self.is_over = False
+
+    def note(self, event: QueueEvent) -> None:
+        """Add to the history, now."""
+        self.events.append(msgspec.structs.replace(event, at_ns=time.monotonic_ns()))
+
+    def join(self, seen: QueueBroker, number: int) -> QueueMember:
+        """Let a member in, over a connection of its own."""
+        member = QueueMember(self.book, "g", number, seen.topic_id)
+        member.connect(SocketDoor(seen.broker.connect()))  # type: ignore[arg-type]
+        member.joined(member.join(GroupStart("earliest")))
+        return member
+
+    def settle_at_the_deadline(self, rng: random.Random) -> None:
+        """Take everything, and settle it while its time runs out."""
+        member = self.members[0]
+        while sum(len(held.left) for held in member.held.values()) < MESSAGES:
+            member.acquire(10)
+            member.harvest()
+        held_all = [*member.held.values()]
+        for held in held_all:
+            member.hand_over(held, sorted(held.left))
+        member.acquire(1)  # which reports what was handed over
+        member.harvest()
+        while held_all:
+            held = held_all[0]
+            if now_us() < held.until_us - int(EARLY_S * 1e6):
+                threading.Event().wait(0.002)
+                continue
+            held_all = held_all[1:] if len(held.left) <= 1 else [*held_all[1:], held]
+            if held.left:
+                what, offset = rng.choice(WHATS), rng.choice([*held.left])
+                member.settle([(held, what, [offset], 0 if what is Settling.RELEASE else -1)])
+                member.harvest()
+
+    def take_what_comes_free(self) -> None:
+        """Acquire, and acknowledge, until nothing comes any more."""
+        member = self.members[1]
+        while not self.is_over:
+            member.acquire(20)
+            member.harvest()
+            for held in [*member.held.values()]:
+                member.settle([(held, Settling.ACCEPT, sorted(held.left), 0)])
+                member.harvest()
+
+
+@pytest.mark.timeout(120)
+def test_settles_that_race_the_end_of_their_lease(tmp_path: Path, soak: int) -> None:
+    """What was told to be done is, what was refused is the other member's, and all comes to its end exactly once."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        hows: dict[str, int] = {}
+        for number in range(soak):
+            seen = QueueBroker(broker, f"orders{number}")
+            seen.make_group("g", queue_settings(visibility_s=LEASE_S, max_attempts=10, backoff_s=0.01))
+            with Client(broker.url) as client:
+                seen.publish(client, "p", MESSAGES)
+            race = Race(seen)
+            other = threading.Thread(target=race.take_what_comes_free, daemon=True)
+            taken = threading.Thread(target=race.settle_at_the_deadline, args=(random.Random(number),), daemon=True)
+            taken.start()
+            threading.Event().wait(LEASE_S / 2)
+            other.start()
+            taken.join(30)
+            seen.wait_until_settled(["g"], 20)
+            race.is_over = True
+            other.join(30)
+            finals: list[Final] = seen.finals(["g"])
+            events = sorted([*seen.events, *race.events], key=lambda event: event.at_ns)
+            assert violations(QueueHistory([*events, *finals])) == []
+            assert {final.state for final in finals} <= {"acknowledged", "rejected"}
+            assert sum(isinstance(event, Handed) for event in events) > MESSAGES
+            for event in events:
+                if isinstance(event, Told):
+                    hows[event.how] = hows.get(event.how, 0) + 1
+            seen.ask(DeleteGroup("default/g"))  # so that the next round may have its name
+    assert hows["ok"] > 0
+    assert hows["lost"] > 0
