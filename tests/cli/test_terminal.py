@@ -23,6 +23,24 @@ def test_a_terminal_shows_values_escaped(tidelog: CommandLine, topic: str, comma
     assert tidelog.run(command[0], topic, *command[1:]).out == HOSTILE + b"\n"
 
 
+@pytest.mark.parametrize("settle", ["ack", "none"])
+def test_a_terminal_shows_messages_of_a_queue_escaped(tidelog: CommandLine, topic: str, settle: str) -> None:
+    """Case 39: nor does a message of a queue group, nor the error that its consumer told of it."""
+    tidelog.run("produce", topic, stdin=HOSTILE)
+    group = f"{topic}-{settle}"
+    command = ("consume", topic, "--group", group, "--mode", "queue", "--limit", "1", "--settle", settle)
+    with tidelog.on_terminal(*command) as terminal:
+        assert terminal.finish() == 0
+        token, _, shown = terminal.shown.rpartition(b"\t")
+        assert shown == SHOWN + b"\r\n"
+    if settle == "ack":
+        assert token == b""
+        return
+    tidelog.run("settle", token.decode(), "nack", "--error", "\x1b[2J\u202e", "--delay", "0s")
+    assert rb"the last failed: \x1b[2J\u202e" in tidelog.run("get", f"{topic}/0@0").out
+    assert tidelog.run(*command).out.partition(b"\t")[2] == HOSTILE + b"\n"
+
+
 def test_json_is_escaped_everywhere(tidelog: CommandLine, topic: str) -> None:
     """Case 39: JSON escapes control and direction characters, on a terminal and in a pipe alike."""
     value = HOSTILE.replace(b"\x9b", "\x9b".encode())

@@ -16,6 +16,7 @@ import pytest
 
 from tests.client.fake_broker import FakeBroker
 from tests.client.flavours import FLAVOURS, World, finish
+from tests.client.queues import done
 from tests.helpers.broker_process import BrokerProcess, broker_process
 from tidelog import Client, DeliveryError, InvalidRequestError, MessageTooLargeError
 
@@ -80,7 +81,8 @@ WAYS_IN = (by_produce, by_produce_many, by_producer)
 
 
 async def all_ways_out(client: Any, topic: str) -> list[list[Any]]:
-    """Return the messages of partition 0 as a consumer, its batches, a replay, its batches and get read them."""
+    """Return the messages of partition 0, the only one, as a consumer, its batches, a replay, its batches, get, a queue
+    and its batches read them."""
     ways: list[list[Any]] = []
     async with client.consumer(topic, end="latest", partition=0) as consumer:
         ways.append([message async for message in consumer])
@@ -91,6 +93,16 @@ async def all_ways_out(client: Any, topic: str) -> list[list[Any]]:
     async with client.replay(topic, partition=0) as replay:
         ways.append([batch[at] async for batch in replay for at in range(len(batch))])
     ways.append([await client.get(message.id) for message in ways[0]])
+    async with client.queue(topic, f"{topic}-messages") as queue:
+        leased = [message async for message in queue.messages(limit=len(ways[0]), idle_timeout=20)]
+        ways.append(leased)
+    async with client.queue(topic, f"{topic}-batches") as queue:
+        found: list[Any] = []
+        async for batch in queue.batches(idle_timeout=20):
+            found += [batch[at] for at in range(len(batch))]
+            if len(found) == len(ways[0]):
+                break
+        ways.append(found)
     return ways
 
 
@@ -276,6 +288,29 @@ async def test_new_partitions_are_read_from_their_first_message(world: World, ur
                     assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
                 assert await consumer.lag() == {(topic, partition): 0 for partition in range(3)}
             assert keyed == {0, 1, 2}
+
+
+@everywhere
+async def test_a_queue_takes_new_partitions_from_their_first_message(world: World, url: str, topic: str) -> None:
+    """Case 36: a queue group that began at the end of one partition misses nothing of two made later, also while it
+    waits for a message."""
+    async with world.client(url) as client:
+        await client.topics.create(topic, partitions=1)
+        await client.produce(topic, b"old")
+        async with client.queue(topic, topic, start="latest") as queue:
+            assert await queue.receive(timeout=0.1) == []
+            await client.topics.set(topic, partitions=3)
+            sent = [b"%d-%d" % (partition, at) for partition in (2, 1, 0) for at in range(3)]
+            for value in sent:
+                await client.produce(topic, value, partition=int(value[:1]))
+            got: list[bytes] = []
+            while len(got) < len(sent):
+                messages = await queue.receive(100, timeout=20)
+                assert messages
+                got += [message.value for message in messages]
+                for message in messages:
+                    await done(message.ack(wait=True))
+            assert sorted(got) == sorted(sent)
 
 
 @everywhere
