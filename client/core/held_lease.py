@@ -156,7 +156,16 @@ class HeldLease:
 
     def settle(self, offsets: Sequence[int], what: Settling) -> tuple[list[int], int]:
         """Note what became of these: return those that are new, and how many had another outcome already."""
+        if self._codes is None and what is Settling.ACCEPT and offsets[0] == self._next and len(offsets) == 1:
+            self.in_order += 1
+            self.left -= 1
+            return [*offsets], 0
         return self._mark(self._find(offsets), what)
+
+    @property
+    def _next(self) -> int | None:
+        """The first offset that is not acknowledged, where all are in order."""
+        return self.offsets[self.in_order] if self.in_order < len(self.offsets) else None
 
     def outcome(self, offset: int) -> int:
         """Return what became of a message: a code of `Settling`, or NONE_YET."""

@@ -1,14 +1,22 @@
 """How many messages to ask for: enough that the user's code never waits, not so many that others go without.
 
 With a `max_in_flight` it is what is missing of that, asked for once half of it is free. Without one, what handlers
-finish in a quarter of the visibility timeout, as measured: nothing is fetched ahead before the first measurement, nor
-while one message takes longer than that, and estimates grow tenfold at most, from list to list.
+finish in a quarter of the visibility timeout, as measured: 1 to 1,000 in a request, more where that is a moment's work.
+Nothing is fetched ahead before the first measurement, nor while one message takes longer than that quarter, and
+estimates grow tenfold at most, from list to list.
 """
 
 from __future__ import annotations
 
 MAX_REQUESTED = 1_000
 """Messages of one request; another as many may be in hand."""
+
+MAX_AT_ONCE = 4_000
+"""Messages of one request where two such take no longer than MOMENT_S: a request costs the broker and the client as
+much as a thousand messages do."""
+
+MOMENT_S = 0.05
+"""Nobody notices that messages were kept from others for so long."""
 
 GROWTH = 10
 """From one estimate to the next: one quick message says little about the next thousand."""
@@ -46,7 +54,9 @@ class Prefetch:
         before = self._measured_s
         self._measured_s = each_s if before is None else max(each_s, (before + each_s) / 2)
         fits = self._visibility_s / SHARE / max(self._measured_s, 1e-9)
-        self._ahead = min(int(min(fits, 1e9)), max(1, self._ahead) * GROWTH, 2 * MAX_REQUESTED)
+        is_moment = 2 * MAX_AT_ONCE * self._measured_s <= MOMENT_S
+        most = 2 * (MAX_AT_ONCE if is_moment else MAX_REQUESTED)
+        self._ahead = min(int(min(fits, 1e9)), max(1, self._ahead) * GROWTH, most)
 
     def wanted(self, buffered: int, held: int, *, is_waited_for: bool) -> int:
         """Return how many to ask for now, 0 for none. `buffered` wait here, `held` are all that are not settled,
@@ -55,7 +65,7 @@ class Prefetch:
             room = self._most - held
             is_due = room > 0 and (is_waited_for or room >= max(1, self._most // 2))
             return min(room, 100 * MAX_REQUESTED) if is_due else 0
-        room = self._ahead - buffered
+        room, most = self._ahead - buffered, max(MAX_REQUESTED, self._ahead // 2)
         if is_waited_for:
-            return min(MAX_REQUESTED, max(1, room))
-        return min(MAX_REQUESTED, room) if room >= max(1, self._ahead // 2) else 0
+            return min(most, max(1, room))
+        return min(most, room) if room >= max(1, self._ahead // 2) else 0
