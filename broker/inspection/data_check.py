@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from ...protocol.errors import StorageError, TidelogError, UnsupportedError
 from ..data_folder import FORMAT, OUR_OWN, VERSION
+from ..delivery.events import decode_event
 from ..message_log import MESSAGES_FOLDER, messages_log_id
 from ..meta.facts import decode_fact
 from ..meta.meta_log import META_FOLDER, META_LOG_ID
 from ..meta.state import MetaState, apply
 from ..opening import PARTITIONS_FOLDER, parse_folder, partition_folder
+from ..queues.delivery_log import DELIVERY_FOLDER, delivery_log_id
 from ..storage.entries import Entries
 from ..storage.files import Files
 from ..storage.inventory import holds_log
@@ -60,6 +62,24 @@ def _check_facts(files: Files, findings: Findings) -> MetaState:
     return state
 
 
+def _check_deliveries(files: Files, state: MetaState, topic_id: int, index: int, findings: Findings) -> None:
+    """Check what is recorded of a partition's deliveries, event by event."""
+    folder = f"{partition_folder(topic_id, index)}/{DELIVERY_FOLDER}"
+
+    def take(segment: SegmentFile, entries: Entries) -> None:
+        for position in entries["position"].tolist():
+            try:
+                for value in segment.batch(position).values:
+                    decode_event(value or b"")
+            except TidelogError as error:
+                findings.damage(segment.path, f"the events at byte {position} cannot be read: {error}")
+
+    if holds_log(files, folder):
+        check_log(files, folder, delivery_log_id(topic_id, index), findings, take)
+    elif (topic_id, index) in state.deliveries.made:
+        findings.damage(folder, "what was recorded of deliveries is missing: which messages were settled is not known")
+
+
 def _check_partitions(files: Files, state: MetaState, findings: Findings) -> None:
     present = files.list_folder(PARTITIONS_FOLDER) if files.exists(PARTITIONS_FOLDER) else []
     for topic in state.topics.values():
@@ -69,6 +89,7 @@ def _check_partitions(files: Files, state: MetaState, findings: Findings) -> Non
                 check_log(files, f"{folder}/{MESSAGES_FOLDER}", messages_log_id(topic.id, index), findings)
             elif index < topic.made:
                 findings.damage(folder, f"partition {index} of {topic.name} is missing with all its records")
+            _check_deliveries(files, state, topic.id, index, findings)
     for name in present:
         place = parse_folder(name)
         if place is None or (place[0] not in state.topics and place[0] not in state.tombstones):

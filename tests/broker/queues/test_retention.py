@@ -7,7 +7,16 @@ from tests.helpers.broker_core import SECOND, Core, batch
 from tidelog.broker.deferred import Deferred, Reply
 from tidelog.broker.partition import Partition
 from tidelog.broker.topic_defaults import TopicDefaults
-from tidelog.protocol.messages import Acquire, AcquireReply, Grant, Settle, SettleItem, SettleReply, Settling
+from tidelog.protocol.messages import (
+    Acquire,
+    AcquireReply,
+    Grant,
+    GroupSettings,
+    Settle,
+    SettleItem,
+    SettleReply,
+    Settling,
+)
 from tidelog.protocol.offset_ranges import pack_ranges
 
 HOUR = 3600 * SECOND
@@ -96,3 +105,32 @@ def test_retention_waits_for_a_group_that_is_not_there_yet() -> None:
     pass_time(core)
     assert partition.start_offset == 0
     assert core.queues.gauges()["tidelog_retention_held_segments"] == 2
+
+
+def test_what_is_leased_when_retention_removes_it() -> None:
+    """Every way to settle it is answered OK or with the reason, nothing stays in flight, the floor passes, also over a
+    restart in between (cases.md 29)."""
+    core, partition = begin()
+    core.wait(core.groups.alter("default/g", GroupSettings(visibility_timeout_us=11 * HOUR)))
+    core.produce(partition, batch(*[b"%d" % number for number in range(10)]))
+    grant = grant_of(core, partition, 10)
+    core.advance(700 * SECOND)
+    core.produce(partition, batch(b"new"))
+    assert settle(core, grant, Settling.RELEASE, 1, (9, 10)) == [None]
+    pass_time(core)
+    core.produce(partition, batch(b"newer"))
+    for restarted in (False, True):
+        if restarted:
+            core.settle()
+            core.topics.close()
+            core = core.next_process(core.files)
+            partition = core.topic("orders").partition(0)
+        assert settle(core, grant, Settling.ACCEPT, 2, (0, 5)) == [None]
+        assert settle(core, grant, Settling.RELEASE, 3, (5, 6)) == [None]
+        assert settle(core, grant, Settling.REJECT, 4, (6, 7)) == [None]
+        details = core.queues.details(core.groups.named("default/g"))
+        assert not isinstance(details, Deferred)
+        (part,) = details.topics[0].partitions
+        assert (part.floor, part.available, part.leased, part.waiting) == (11, 1, 0, 0)
+        assert details.members == [] or details.members[0].leased == 0
+    assert grant_of(core, partition, 10).ranges == pack_ranges([(11, 12)])
