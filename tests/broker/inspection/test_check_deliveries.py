@@ -51,7 +51,7 @@ def test_a_flipped_bit_in_an_event_is_damage(data: Path) -> None:
     flip(segment, 4096 + 150)
     ((path, text),) = found(data)
     assert path == f"{DELIVERY}/{segment.name}"
-    assert "1 records are lost (offsets 0 to 1)" in text
+    assert "1 records are lost" in text
 
 
 def test_a_lost_delivery_log_is_damage(data: Path) -> None:
