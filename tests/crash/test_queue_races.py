@@ -42,9 +42,9 @@ class SocketDoor:
         self._client = client
 
     def ask(self, message: Message) -> Call:
-        """Ask and wait."""
-        reply = self._client.ask(message)
-        return Call(reply, now_us())
+        """Ask and wait. A lease may have begun when it was asked for: that is when it is counted from."""
+        asked_us = now_us()
+        return Call(self._client.ask(message), asked_us)
 
 
 def now_us() -> int:
@@ -127,6 +127,7 @@ def test_settles_that_race_the_end_of_their_lease(tmp_path: Path, soak: int) -> 
             other.join(30)
             finals: list[Final] = seen.finals(["g"])
             events = sorted([*seen.events, *race.events], key=lambda event: event.at_ns)
+            (tmp_path / f"history{number}").write_bytes(b"\n".join(map(msgspec.json.encode, [*events, *finals])))
             assert violations(QueueHistory([*events, *finals])) == []
             assert {final.state for final in finals} <= {"acknowledged", "rejected"}
             assert sum(isinstance(event, Handed) for event in events) > MESSAGES
