@@ -47,7 +47,6 @@ FIGURES = {
             f"from a send without linger to the message in a consumer elsewhere, {PACED_PER_SECOND:,} a second",
         ),
         Figure("queue", "msg/s", "a queue group: each message acknowledged on its own, until the last is settled"),
-        Figure("queue_adaptive", "msg/s", "the same without `max_in_flight`: at most 1,000 in hand and as many ahead"),
         Figure("queue_beside", "msg/s", "the same while another process consumes all by another group"),
         Figure("queue_nacks", "msg/s", "the same with 1 % of the messages given back at their first delivery"),
         *_latency("queue_ack", "one acknowledgement alone, until it is as durable as said"),

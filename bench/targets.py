@@ -64,15 +64,10 @@ def _rates() -> list[Target]:
                 rows.append(
                     Target("consume", figure, size, durability, "consume", "consume_messages", PAGE_CACHE, wanted)
                 )
-    for figure, peers, ratio in (
-        ("queue", "queue", 3.0),
-        ("queue_adaptive", "queue", None),
-        ("queue_beside", "queue_beside", None),
-        ("queue_nacks", "queue_nacks", None),
-    ):
-        rows.append(Target("queue", figure, 100, "synced", "queue", peers, PAGE_CACHE, ratio))
-        rows.append(Target("queue", figure, 100, "synced", "queue", peers, FLUSHED))
-        rows.append(Target("queue", figure, 100, "written", "queue", peers, PAGE_CACHE, ratio))
+    for figure, ratio in (("queue", 3.0), ("queue_beside", None), ("queue_nacks", None)):
+        rows.append(Target("queue", figure, 100, "synced", "queue", figure, PAGE_CACHE, ratio))
+        rows.append(Target("queue", figure, 100, "synced", "queue", figure, FLUSHED))
+        rows.append(Target("queue", figure, 100, "written", "queue", figure, PAGE_CACHE, ratio))
     return rows
 
 

@@ -18,16 +18,12 @@ from ..values import unique_values
 from .broker import BrokerProcess
 from .topic import TOPIC, create_topics, produce_lists, verify
 
-IN_FLIGHT = 20_000
-"""Messages that a consumer may hold: leases of what fits an answer. Left out it adapts, up to 1,000 in hand and as many
-ahead, which is measured too."""
-
 READ_AT_ONCE = 1_000
 SILENCE_SECONDS = 20.0
 READY_SECONDS = 60.0
 GROUP, BESIDE, WARM_UP = "shared", "beside", "warm-up"
 
-Run = Callable[[Client, Sequence[bytes], int | None], float]
+Run = Callable[[Client, Sequence[bytes]], float]
 
 
 class _Receiving:
@@ -55,8 +51,6 @@ def queue(conditions: Conditions) -> Iterator[tuple[str, float]]:
     values = unique_values(conditions.messages, conditions.size, conditions.round)
     with _filled(conditions, values) as (client, _):
         alone = _time_group(client, values, _time_acknowledging)
-    with _filled(conditions, values) as (client, _):
-        adaptive = _time_group(client, values, _time_acknowledging, None)
     with _filled(conditions, values) as (client, url):
         beside = _time_beside(client, url, values)
     with _filled(conditions, values) as (client, _):
@@ -65,7 +59,6 @@ def queue(conditions: Conditions) -> Iterator[tuple[str, float]]:
     with _filled(conditions, few) as (client, _):
         middle, tail = _time_lone(client, few, conditions.warm_up_calls)
     yield "queue", alone
-    yield "queue_adaptive", adaptive
     yield "queue_beside", beside
     yield "queue_nacks", failing
     yield "queue_ack_p50", middle
@@ -97,9 +90,9 @@ def _take(queue: Queue[QueueMessage], count: int, begun: Callable[[], object] = 
         raise VerificationError(f"expected {count} messages, found {done}")
 
 
-def _time_group(client: Client, values: Sequence[bytes], run: Run, in_flight: int | None = IN_FLIGHT) -> float:
+def _time_group(client: Client, values: Sequence[bytes], run: Run) -> float:
     """Run, and have the broker's account of the group say that every message is settled."""
-    rate = run(client, values, in_flight)
+    rate = run(client, values)
     check_settled(client, GROUP, len(values))
     return rate
 
@@ -112,11 +105,11 @@ def check_settled(client: Client, group: str, count: int) -> None:
         raise VerificationError(f"expected {count} messages to be settled in {group}, found {found}")
 
 
-def _time_acknowledging(client: Client, values: Sequence[bytes], in_flight: int | None) -> float:
+def _time_acknowledging(client: Client, values: Sequence[bytes]) -> float:
     once = OnceEach(values)
     kept: list[QueueMessage] = []
     keep = kept.append
-    with client.queue(TOPIC, GROUP, max_in_flight=in_flight) as queue:
+    with client.queue(TOPIC, GROUP) as queue:
         (first,) = queue.receive(1, timeout=SILENCE_SECONDS)  # joined, and fetching
         began = time.perf_counter()
         first.ack()
@@ -132,8 +125,8 @@ def _time_acknowledging(client: Client, values: Sequence[bytes], in_flight: int 
     return (len(kept) - 1) / elapsed
 
 
-def _time_failing(client: Client, values: Sequence[bytes], in_flight: int | None) -> float:
-    with client.queue(TOPIC, GROUP, max_in_flight=in_flight) as queue:
+def _time_failing(client: Client, values: Sequence[bytes]) -> float:
+    with client.queue(TOPIC, GROUP) as queue:
         return time_with_failures(
             _Receiving(queue), values, QueueMessage.ack, lambda message: message.nack("failed", delay=0)
         )
@@ -156,7 +149,7 @@ def _time_beside(client: Client, url: str, values: Sequence[bytes]) -> float:
 
 
 def _consume_beside(url: str, count: int, is_running: Event) -> None:
-    with Client(url) as client, client.queue(TOPIC, BESIDE, max_in_flight=IN_FLIGHT) as queue:
+    with Client(url) as client, client.queue(TOPIC, BESIDE) as queue:
         _take(queue, count, is_running.set)
 
 

@@ -22,7 +22,7 @@ FAMILIES = {
     "round-trip": {"round_trip_p50", "round_trip_p99"},
     "callers": {f"callers_{count}" for count in CALLERS},
     "deliver": {"deliver_p50", "deliver_p99"},
-    "queue": {"queue", "queue_adaptive", "queue_beside", "queue_nacks", "queue_ack_p50", "queue_ack_p99"},
+    "queue": {"queue", "queue_beside", "queue_nacks", "queue_ack_p50", "queue_ack_p99"},
     "queue-crowd": {"queue_acquire_p50", "queue_acquire_p99"},
     "queue-holes": {"queue_holes_memory", "queue_holes_growth", "queue_holes_restart"},
     "restart": {"restart_after_kill"},
