@@ -121,7 +121,12 @@ def _may_have_ended(history: QueueHistory, timeline: Timeline, before: Handed, a
     ends = [fault for fault in history.faults if fault.kind == "power"] + history.moves.get(before.group, [])
     since_ns = (before.since_ns or before.at_ns) - LEASE_SLACK_NS
     gone = any(since_ns <= end.at_ns <= after.at_ns for end in ends) or history.was_reset(before.group, before, after)
-    return bool(stopped) or gone or after.at_ns >= until_ns - LEASE_SLACK_NS
+    # Who stood still while the reply waited to be read takes the lease for a new one.
+    woke = any(
+        fate.did == "resumed" and fate.worker == before.worker and abs(fate.at_ns - since_ns) <= 2 * LEASE_SLACK_NS
+        for fate in history.fates
+    )
+    return bool(stopped) or woke or gone or after.at_ns >= until_ns - LEASE_SLACK_NS
 
 
 def stale_changes_nothing(history: QueueHistory) -> Iterator[Violation]:
