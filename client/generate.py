@@ -33,6 +33,7 @@ NAMES = {
     "AsyncQueueBatch": "QueueBatch",
     "AsyncQueueMessage": "QueueMessage",
     "AsyncQueueing": "Queueing",
+    "AsyncTaking": "Taking",
     "AsyncTypedQueueMessage": "TypedQueueMessage",
     "AsyncReads": "Reads",
     "AsyncReplay": "Replay",

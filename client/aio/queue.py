@@ -5,34 +5,24 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NoReturn, cast
+from typing import TYPE_CHECKING, Generic, NoReturn
 
-from ...protocol.errors import ClosedError, ConcurrentUseError, TidelogError
-from ..codec import Decoder
+from ...protocol.errors import ClosedError, TidelogError
 from ..core.arguments import check_count
 from ..core.deadline import Deadline
-from ..core.granted import Leased
 from ..core.leaving import RETURNED, left_by
-from ..core.queue_hand import QueueHand
-from ..core.queue_plan import QueuePlan
-from ..core.renewal_plan import RenewalPlan
 from ..core.settles import How
 from ..core.times import DEFAULT, Duration, Timeout, seconds, timeout_seconds
-from ..process import tell_after_fork
-from ..queue_statistics import LostLease, QueueStatistics
+from ..queue_statistics import QueueStatistics
 from . import runtime
-from .acquirer import Acquirer
-from .link import Link
-from .queue_background import QueueBackground
 from .queue_batch import AsyncQueueBatch
-from .queue_desk import QueueDesk
 from .queue_message import AnyQueueMessage
 from .queue_run import Handler, run_handler
-from .turn import Turn, Turns
+from .taking import CLOSED, AsyncTaking
 
 if TYPE_CHECKING:
     from typing import Self
@@ -40,12 +30,10 @@ if TYPE_CHECKING:
 LEAVING_S = 5.0
 """How long leaving the block by an exception may take, so that it is not swallowed by a broker that is away."""
 
-CLOSED = "the queue is closed"
-
 log = logging.getLogger("tidelog")
 
 
-class AsyncQueue(Generic[AnyQueueMessage]):
+class AsyncQueue(AsyncTaking[AnyQueueMessage], Generic[AnyQueueMessage]):
     """Iterate it for leased messages, and settle each: `ack`, `nack`, `reject`; one task iterates, any may settle.
 
         async with client.queue("orders", group="billing") as queue:
@@ -57,32 +45,6 @@ class AsyncQueue(Generic[AnyQueueMessage]):
     alive while the user's code works. Leaving the block returns when what was settled is durable; what was not settled
     goes back at once, uncounted, or as a failed attempt if the block is left by an exception.
     """
-
-    def __init__(
-        self,
-        plan: QueuePlan,
-        make_link: Callable[[], Link],
-        time: runtime.Time,
-        timeout: float | None,
-        on_lease_lost: Callable[[LostLease], object] | None,
-        decoder: Decoder[object] | None,
-    ) -> None:
-        self._plan = plan
-        self._make_link = make_link
-        self._time = time
-        self._member = runtime.draw()
-        self._timeout = timeout
-        self._on_lease_lost = on_lease_lost
-        self._decoder = decoder
-        self._desk: QueueDesk | None = None
-        self._acquirer: Acquirer | None = None
-        self._background: QueueBackground | None = None
-        self._hand: QueueHand[AnyQueueMessage] | None = None
-        self._begun: AsyncQueueBatch[AnyQueueMessage] | None = None
-        """What the hand was made of."""
-        self._turns = Turns()
-        self._is_stopped = False
-        self._closed: ClosedError | None = None
 
     def __repr__(self) -> str:
         state = ", closed" if self._closed is not None else ", stopped" if self._is_stopped else ""
@@ -213,125 +175,12 @@ class AsyncQueue(Generic[AnyQueueMessage]):
             runtime.check_home(desk.home, "queue")
             if background is not None:
                 background.end()
-            await acquirer.end(deadline)
+            await acquirer.asking.end(deadline)
             desk.give_back_all(handed)
             await desk.flush(deadline)
         finally:
             desk.hand = None
             runtime.call_soon(desk.home, partial(desk.close, self._closed))
-
-    # -- inside ----------------------------------------------------------------------------------------------------
-
-    async def items_until(self, until: float) -> Iterator[AnyQueueMessage] | None:
-        """Return what is to be handed out next, message by message."""
-        hand = self._hand
-        if hand is not None and len(hand):
-            self._check()
-            if self._background is not None:
-                self._background.start()
-            return hand.items
-        return self._picked_up(await self._pull(until))
-
-    async def _next_items(self) -> Iterator[AnyQueueMessage] | None:
-        return await self.items_until(math.inf)
-
-    async def _next_batch(self, idle_s: float) -> AsyncQueueBatch[AnyQueueMessage] | None:
-        hand = self._hand
-        found = self._rest_of(hand) if hand is not None and len(hand) else None
-        if found is None:
-            found = await self._pull(self.now() + idle_s)
-        if found is not None:
-            found.lease.handed = found.place()[1]
-            self._handed_out(len(found))
-        return found
-
-    def _rest_of(self, hand: QueueHand[AnyQueueMessage]) -> AsyncQueueBatch[AnyQueueMessage] | None:
-        """Return what is left of a batch that was begun message by message."""
-        batch, left = self._begun, len(hand)
-        self._hand = self._begun = None
-        if self._desk is not None:
-            self._desk.hand = None
-        hand.lease.handed = hand.position()
-        hand.keep_back()
-        return None if batch is None else batch[len(batch) - left :]
-
-    def _items_at_hand(self) -> Iterator[AnyQueueMessage] | None:
-        turn = Turn()
-        try:
-            if self._acquirer is None or not self._turns.take(turn):
-                return None
-            return self._picked_up(self._batch_of(self._acquirer.batch_at_hand()))
-        except TidelogError:
-            return None  # the next call meets it, or what it is of is given back
-        finally:
-            turn.is_over = True
-
-    def _picked_up(self, batch: AsyncQueueBatch[AnyQueueMessage] | None) -> Iterator[AnyQueueMessage] | None:
-        if batch is None:
-            return None
-        hand = QueueHand(batch.lease, batch.place()[0], batch.messages())
-        desk = self._desk
-        assert desk is not None
-        with desk.lock:
-            desk.look()  # for the last time at the hand before
-            self._hand, self._begun = hand, batch
-            desk.hand = cast("QueueHand[object]", hand)
-        if self._is_stopped:  # since the batch was there: nobody has told this hand
-            hand.keep_back()
-        self._handed_out(len(hand))
-        return hand.items
-
-    def _handed_out(self, count: int) -> None:
-        acquirer, background = self._acquirer, self._background
-        if acquirer is not None and background is not None:
-            acquirer.handed_out(count)
-            background.start()
-            background.watch()
-
-    async def _pull(self, until: float) -> AsyncQueueBatch[AnyQueueMessage] | None:
-        turn = Turn()
-        self._check()
-        try:
-            if not self._turns.take(turn):
-                raise ConcurrentUseError("two threads or tasks take messages from one queue; give each its own")
-            acquirer, background = self._opened()
-            if self._is_stopped:
-                return None
-            acquirer.is_pulling = True
-            background.step_aside()
-            return self._batch_of(await acquirer.next_batch(until))
-        finally:
-            turn.is_over = True
-
-    def _batch_of(self, leased: Leased | None) -> AsyncQueueBatch[AnyQueueMessage] | None:
-        if leased is None:
-            return None
-        return AsyncQueueBatch(leased.lease, leased.records, leased.start, leased.stop, leased.rows, self._decoder)
-
-    def _opened(self) -> tuple[Acquirer, QueueBackground]:
-        """Return what does the work, made where it is first used."""
-        acquirer, background = self._acquirer, self._background
-        if acquirer is not None and background is not None:
-            return acquirer, background
-        desk = QueueDesk(self._make_link(), self._member, self._timeout, self._on_lease_lost)
-        tell_after_fork(desk)
-        self._desk = desk
-        acquirer = self._acquirer = Acquirer(self._plan, desk, self._timeout)
-        acquirer.is_stopped = self._is_stopped
-        plan = RenewalPlan(extends=self._plan.auto_extend, max_lease_s=self._plan.max_lease_s)
-        background = self._background = QueueBackground(desk, acquirer, plan)
-        return acquirer, background
-
-    def _check(self) -> None:
-        """Raise ClosedError, ForkedError or WrongLoopError when this cannot be used, or not here."""
-        if self._closed is not None:
-            raise ClosedError(CLOSED)
-        if self._desk is not None:
-            runtime.check_home(self._desk.home, "queue")
-
-    def now(self) -> float:
-        """Return the time by the client's clock."""
-        return self._time.now()
 
 
 class _Limited(Generic[AnyQueueMessage]):

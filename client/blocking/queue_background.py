@@ -18,7 +18,7 @@ from ..core.deadline import NEVER
 from ..core.renewal_plan import RenewalPlan
 from ..core.waiter import Waiter
 from . import runtime
-from .acquirer import Acquirer
+from .asking import Asking
 from .queue_desk import QueueDesk
 from .turn import Turn
 
@@ -38,10 +38,10 @@ log = logging.getLogger("tidelog")
 class QueueBackground:
     """The background of one queue, made again when it was cancelled."""
 
-    def __init__(self, desk: QueueDesk, acquirer: Acquirer, plan: RenewalPlan) -> None:
+    def __init__(self, desk: QueueDesk, asking: Asking, plan: RenewalPlan) -> None:
         self.desk = desk
         self.is_ended = False
-        self._acquirer = acquirer
+        self._asking = asking
         self._plan = plan
         self._time = desk.time
         self._run: Turn | None = None
@@ -99,7 +99,7 @@ class QueueBackground:
         busy_until = desk.seen_at + BUSY_S
         if now < busy_until:
             return min(busy_until, next_due)
-        if self._acquirer.is_pulling:
+        if self._asking.is_pulling:
             return next_due
         if desk.book.reports:
             desk.tell()
@@ -109,12 +109,12 @@ class QueueBackground:
         desk.report()
         idle_at = desk.seen_at + IDLE_S
         if now >= idle_at:
-            self._acquirer.withdraw()
+            self._asking.withdraw()
             idle_at = math.inf
-        if not (desk.book.settles.flights or self._acquirer.is_asking):
+        if not (desk.book.settles.flights or self._asking.on_its_way() is not None):
             return min(next_due, desk.retry_at)
         mark = self._mark = Waiter()
-        if self._acquirer.is_pulling or self.is_ended:
+        if self._asking.is_pulling or self.is_ended:
             mark.stir()
         try:
             until = min(next_due, desk.retry_at, idle_at, self._time.now() + self._time.at_most(MAX_ROUND_S))
@@ -136,7 +136,7 @@ class QueueBackground:
     def _has_work(self) -> bool:
         book = self.desk.book
         return bool(book.leases or book.dirty or book.settles.flights or book.settles.has_pending) or (
-            self._acquirer.is_asking
+            self._asking.on_its_way() is not None
         )
 
     def _renew(self, now: float) -> None:

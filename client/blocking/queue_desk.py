@@ -1,40 +1,22 @@
 # Generated from client/aio/queue_desk.py by client/generate.py: change that, then run it.
-"""Where what is done to leased messages is taken, sent and answered; over the connection of one queue.
-
-Nothing here waits but `settled` and `flush`. Whoever reads from the connection takes answers in, and sends what
-gathered meanwhile (`answered`); so a loop that acknowledges every message sends two requests for a thousand, and one
-that is acknowledged alone goes out at once.
-"""
+"""Where what is done to leased messages is taken: from any thread, at once, and waited for where that is asked."""
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from functools import partial
 
-from ...protocol.connection import Reply
-from ...protocol.errors import (
-    BrokerClosingError,
-    ClosedError,
-    ConnectionLostError,
-    ForkedError,
-    LeaseLostError,
-    TidelogError,
-)
-from ...protocol.messages import SettleReply
-from ..core.backoff import Backoff
+from ...protocol.errors import ForkedError, LeaseLostError
 from ..core.deadline import Deadline
 from ..core.held_lease import HeldLease
-from ..core.lease_book import LeaseBook
-from ..core.queue_hand import QueueHand
-from ..core.settles import Entry, Flight, How, Settles, lost_error
+from ..core.settles import Entry, How, lost_error
 from ..core.times import Timeout, timeout_seconds
-from ..core.waiter import Waiter
 from ..queue_statistics import LostLease
 from . import runtime
-from .connection import Connection, copy_of
+from .connection import copy_of
 from .link import Link
+from .settle_sender import SettleSender
 
 MAX_REPORTED = 1_000
 """Leases that are remembered as lost, so that the log says it once of each."""
@@ -42,9 +24,8 @@ MAX_REPORTED = 1_000
 log = logging.getLogger("tidelog")
 
 
-class QueueDesk:
-    """The settling side of a queue. Messages refer to it, through their lease, and so it refers to no message, but for
-    the hand, which the queue takes away from it at its end."""
+class QueueDesk(SettleSender):
+    """The settling side of a queue, as its messages and the queue see it."""
 
     def __init__(
         self,
@@ -53,38 +34,12 @@ class QueueDesk:
         timeout: float | None,
         on_lease_lost: Callable[[LostLease], object] | None,
     ) -> None:
-        self.link = link
-        self.lock = link.lock
-        self.home = runtime.home()
-        self.time = link.time
-        self.book = LeaseBook(Settles(member))
-        self.dirty = self.book.dirty
-        self.is_attentive = True
-        self.hand: QueueHand[object] | None = None
-        self.seen_at = 0.0
-        """When the user's code last asked for messages, or said something that was sent."""
-        self.retry_at = math.inf
-        """When to send again what the broker could not take."""
-        self.on_progress: Callable[[], None] = _nothing
-        """Called when messages were settled, so that there is room for others. Takes no lock, does not wait."""
-        self.on_use: Callable[[], None] = _nothing
-        """Called when the user's code says something, where it is at home."""
-        self.on_work: Callable[[], None] = _nothing
-        """Called when something is to be done that a caller cannot do without waiting."""
-        self.closed: TidelogError | None = None
-        self.must_tell_held = False
-        """Whether the broker is to be told which leases there are: the connection is a new one."""
-        self._connection: Connection | None = None
+        super().__init__(link, member)
         self._timeout = timeout
         self._on_lease_lost = on_lease_lost
-        self._waiters: dict[Waiter, int] = {}
-        self._backoff = Backoff()
         self._lost_before = 0
         self._reported: set[object] = set()
         """Leases that the log said to be lost."""
-
-    def __repr__(self) -> str:
-        return f"<QueueDesk with {self.book!r}>"
 
     # -- what the user says ----------------------------------------------------------------------------------------
 
@@ -118,12 +73,15 @@ class QueueDesk:
             runtime.check_home(self.home, "queue")
             timeout_seconds(timeout, self._timeout)
         elif not runtime.is_here(self.home):  # another thread than the loop's
-            runtime.call_soon(self.home, partial(self._take, lease, offsets, how, is_batch=is_batch))
+            runtime.call_soon(self.home, partial(self._take_later, lease, offsets, how, is_batch))
             return runtime.SETTLED
         entry, conflicts, serial = self._take(lease, offsets, how, is_batch=is_batch)
         if not wait:
             return runtime.SETTLED
         return self._settled(lease, entry, conflicts, serial, timeout)
+
+    def _take_later(self, lease: HeldLease, offsets: list[int], how: How, is_batch: bool) -> None:
+        self._take(lease, offsets, how, is_batch=is_batch)
 
     def _take(self, lease: HeldLease, offsets: list[int], how: How, *, is_batch: bool) -> tuple[Entry | None, int, int]:
         with self.lock:
@@ -161,136 +119,6 @@ class QueueDesk:
                 lost=lost,
             )
 
-    # -- sending ---------------------------------------------------------------------------------------------------
-
-    def connect(self, deadline: Deadline) -> Connection:
-        """Return a connection over which everything without an answer has been sent. Raises what the link raises."""
-        connection = self.link.connection(deadline)
-        with self.lock:
-            if connection is not self._connection:
-                self.must_tell_held = self._connection is not None
-                self._connection = connection
-                self.book.settles.lost_connection()
-                self._send(connection)
-        return connection
-
-    def pump(self) -> None:
-        """Send what there is to say. Waits for nothing; of this process and loop only."""
-        with self.lock:
-            self.look()
-            self.book.gather()
-            connection = self._connection
-            is_up = connection is not None and connection.error is None
-            if is_up and connection is not None and self.closed is None:
-                self._send(connection)
-        if not is_up:
-            self.on_work()
-        self.on_progress()
-
-    def report(self) -> None:
-        """Tell the broker what was handed out, also where there is nothing else to say."""
-        with self.lock:
-            self.look()
-            self.book.gather()
-            connection = self._connection
-            if connection is not None and connection.error is None and self.closed is None:
-                self._send(connection, reports=True)
-
-    def look(self) -> None:
-        """Find out how far the list in hand is."""
-        hand = self.hand
-        if hand is not None:
-            hand.lease.handed = max(hand.lease.handed, hand.position())
-
-    def _send(self, connection: Connection, *, reports: bool = False) -> None:
-        settles = self.book.settles
-        if self.time.now() >= self.retry_at:
-            self.retry_at = math.inf
-        if self.retry_at == math.inf:
-            try:
-                for flight in settles.to_send():
-                    self._fly(connection, flight)
-                while settles.has_pending or reports:
-                    hand_overs, reports = self.book.hand_overs(), False
-                    fresh = settles.next_request(hand_overs, self.time.now())
-                    if fresh is None:
-                        break
-                    self._fly(connection, fresh)
-            except ConnectionLostError:
-                self.on_work()
-        self.is_attentive = not settles.flights or self.closed is not None
-
-    def _fly(self, connection: Connection, flight: Flight) -> None:
-        connection.send(flight.message, on_reply=partial(self._answered, connection, flight))
-        flight.is_sent = True
-
-    def _answered(self, connection: Connection, flight: Flight, reply: Reply) -> None:
-        """Take an answer in; whoever reads calls this, under the lock."""
-        settles, error = self.book.settles, reply.error
-        if error is not None and error.retriable:
-            flight.is_sent = False
-            if isinstance(error, BrokerClosingError):
-                connection.fail(ConnectionLostError(f"lost {connection.address} (the broker is shutting down)"))
-                return
-            self._pause()
-            return
-        if isinstance(reply.message, SettleReply) and error is None:
-            entries, must_pause = settles.answered(flight, reply.message, self.time.now())
-            if must_pause:
-                self._pause()
-            else:
-                self._backoff.reset()
-        else:
-            entries = settles.refused(flight, error or LeaseLostError("expected an answer to a settle, found another"))
-        self.book.confirmed(entries, self.time.wall_us(), self.time.now())
-        if self.book.reports:
-            self.on_work()
-        self.look()
-        self.book.gather()
-        self._send(connection)
-        self._ring()
-        self.on_progress()
-
-    def _pause(self) -> None:
-        """The broker could not do something now: say it again a little later."""
-        self.retry_at = self.time.now() + self._backoff.pause(runtime.chance())
-        for waiter in self._waiters:
-            waiter.stir()  # whoever waits is to wake up then
-        self.on_work()
-
-    # -- waiting ---------------------------------------------------------------------------------------------------
-
-    def wait_for(self, serial: int, deadline: Deadline) -> None:
-        """Return when every entry up to this one is answered. Raises TimedOutError, ClosedError."""
-        waiter = Waiter()
-        with self.lock:
-            self._waiters[waiter] = serial
-            self._ring()
-        try:
-            while not waiter.done:
-                if self.closed is not None:
-                    raise copy_of(self.closed)
-                connection = self.connect(deadline)
-                waiter.is_stirred = False
-                self.pump()
-                until = min(deadline.at, self.retry_at)
-                try:
-                    connection.wait(waiter, until)
-                except ConnectionLostError:
-                    continue
-                if not waiter.done and self.time.now() >= deadline.at:
-                    raise deadline.timed_out(f"what was settled is not confirmed by {self.link.address}")
-                self.seen_at = self.time.now()
-        finally:
-            self._waiters.pop(waiter, None)
-
-    def _ring(self) -> None:
-        done = [each for each, serial in self._waiters.items() if self.book.settles.is_answered_up_to(serial)]
-        for waiter in done:
-            waiter.done = True
-        if done and self._connection is not None:
-            self._connection.ring_later(done)
-
     def tell(self) -> None:
         """Tell the user of leases that were lost; outside of every lock."""
         while self.book.reports:
@@ -305,8 +133,6 @@ class QueueDesk:
                 except Exception:
                     log.exception("on_lease_lost failed")
 
-    # -- ending ----------------------------------------------------------------------------------------------------
-
     def give_back_all(self, handed: How) -> None:
         """Give back what is not settled: what was handed out in one way, the rest uncounted. What was lost before was
         told when it was."""
@@ -317,23 +143,3 @@ class QueueDesk:
             for lease in self.book:
                 self.book.give_back(lease, handed)
         self.pump()
-
-    def close(self, error: ClosedError) -> None:
-        """Send nothing any more; what is not answered is lost."""
-        self.closed = error
-        self.is_attentive = True
-        self.link.close(error)
-        with self.lock:
-            self.book.settles.give_up(error)
-            self._ring()
-
-    def inherited(self) -> None:
-        """This is a child after a fork: the leases are the parent's."""
-        self.lock = runtime.Lock()
-        self.is_attentive = True
-        if self._connection is not None:
-            self._connection.abandon()
-
-
-def _nothing() -> None:
-    pass

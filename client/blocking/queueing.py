@@ -104,9 +104,10 @@ class Queueing(Generic[AnyMessage]):
         (GroupSettingsError); left out, they are the broker's defaults, or what the group has.
 
         `max_in_flight` is how many messages this queue may hold; left out, as many are fetched ahead as handlers finish
-        in a quarter of the visibility timeout, 1 to 1,000 at a time (more where they are a moment's work). With `auto_extend` everything held is renewed until the first message
-        not settled has been held for `max_lease`. `on_lease_lost` gets a LostLease. `timeout` is for opening and for
-        calls that wait for the broker; reading itself waits as long as it takes.
+        in a quarter of the visibility timeout, 1 to 1,000 at a time (more where they are a moment's work). With
+        `auto_extend` everything held is renewed until the first message not settled has been held for `max_lease`.
+        `on_lease_lost` gets a LostLease. `timeout` is for opening and for calls that wait for the broker; reading
+        itself waits as long as it takes.
         """
         decoder = chosen_decoder(codec, self._codec)
         if on_lease_lost is not None and not callable(on_lease_lost):

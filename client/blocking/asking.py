@@ -1,0 +1,197 @@
+# Generated from client/aio/asking.py by client/generate.py: change that, then run it.
+"""Acquires on their way, one at a time, and what their answers bring."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from ...protocol.connection import Reply
+from ...protocol.errors import BrokerClosingError, ConnectionLostError, TidelogError, UnknownTopicIdError
+from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MIB
+from ...protocol.messages import Acquire, AcquireReply, Cancel
+from ..core.backoff import Backoff
+from ..core.deadline import Deadline
+from ..core.granted import Granted
+from ..core.held_lease import HeldLease
+from ..core.leaving import RETURNED
+from ..core.prefetch import Prefetch
+from .connection import Call, Connection
+from .joining import Joining
+from .queue_desk import QueueDesk
+
+MAX_WAIT_S = 20.0
+"""How long one Acquire waits in the broker."""
+
+PATTERN_WAIT_S = 2.0
+"""The same where topics may be made that the request does not name."""
+
+LATE_S = 10.0
+"""How much longer than that until an answer is taken for lost, though the broker gives signs of life."""
+
+MAX_BYTES = MIB
+"""Of batches in one answer: two of them, one in hand and one on its way, fit the processor's cache."""
+
+log = logging.getLogger("tidelog")
+
+
+@dataclass(slots=True)
+class Asked:
+    """An Acquire on its way."""
+
+    call: Call
+    connection: Connection
+    count: int
+    give_up_at: float
+    is_withdrawn: bool = False
+
+
+class Asking:
+    """The asking side of a queue. `granted` is what came and was not handed out."""
+
+    def __init__(self, desk: QueueDesk, joining: Joining, *, is_pattern: bool) -> None:
+        self.granted = Granted()
+        self.problem: TidelogError | None = None
+        """What the last answer refused, for whoever pulls."""
+        self.is_pulling = False
+        """Whether somebody waits for messages."""
+        self.backoff = Backoff()
+        self._desk = desk
+        self._joining = joining
+        self._is_pattern = is_pattern
+        self._time = desk.time
+        self._asked: Asked | None = None
+        self._warned: set[tuple[int, int, int]] = set()
+
+    def __repr__(self) -> str:
+        return f"<Asking, {'on its way' if self._asked is not None else 'idle'}, {self.granted!r}>"
+
+    def on_its_way(self) -> Asked | None:
+        """Return the Acquire that waits for its answer."""
+        asked = self._asked
+        if asked is not None and asked.connection.error is not None:
+            asked = self._asked = None
+        return asked
+
+    def ask(self, connection: Connection, prefetch: Prefetch, *, is_waited_for: bool) -> Asked | None:
+        """Send an Acquire, if there is room for more messages."""
+        desk, group, limits = self._desk, self._joining.group, connection.limits
+        assert group is not None
+        assert limits is not None
+        self.granted.max_payload_bytes = max(MAX_BATCH_PAYLOAD_BYTES, limits.max_batch_payload_bytes)
+        with desk.lock:
+            count = prefetch.wanted(desk.book.buffered, desk.book.held, is_waited_for=is_waited_for)
+            if not count or self._asked is not None or self.problem is not None:
+                return None
+            wait_s = PATTERN_WAIT_S if self._is_pattern else MAX_WAIT_S
+            max_wait_us = min(int(wait_s * 1_000_000), limits.max_wait_us)
+            request = Acquire(
+                group.id,
+                group.generation,
+                desk.book.settles.member,
+                self._joining.topics,
+                max_records=count,
+                max_bytes=MAX_BYTES,
+                max_wait_us=max_wait_us,
+                hand_overs=desk.book.hand_overs(),
+                held=[lease.id for lease in desk.book] if desk.must_tell_held else None,
+                metadata_version=self._joining.version,
+            )
+            try:
+                call = connection.send(request, on_reply=self._answered)
+            except ConnectionLostError:
+                return None
+            desk.must_tell_held = False
+            late_s = self._time.at_most(max_wait_us / 1_000_000 + LATE_S)
+            self._asked = Asked(call, connection, count, self._time.now() + late_s)
+        return self._asked
+
+    def withdraw(self) -> None:
+        """Nobody waits for the answer any more: have the broker answer at once, if it has not."""
+        asked = self.on_its_way()
+        if asked is None or asked.is_withdrawn:
+            return
+        asked.is_withdrawn = True
+        try:
+            asked.connection.send(Cancel(asked.call.correlation_id))
+        except TidelogError:  # with the connection it is withdrawn anyway
+            pass
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def _answered(self, reply: Reply) -> None:
+        """Take an answer in; whoever reads calls this, under the lock."""
+        asked, self._asked = self._asked, None
+        answer = reply.message
+        if reply.error is not None:
+            if isinstance(reply.error, BrokerClosingError) and asked is not None:
+                asked.connection.fail(
+                    ConnectionLostError(f"lost {asked.connection.address} (the broker is shutting down)")
+                )
+            elif isinstance(reply.error, UnknownTopicIdError):
+                self._gone(reply.error)
+            else:
+                self.problem = reply.error
+            return
+        if not isinstance(answer, AcquireReply):
+            return
+        self.backoff.reset()
+        self._take(answer, reply.bulk)
+        for problem in answer.errors:
+            self._note(problem.topic_id, problem.partition, problem.error.error())
+        self._joining.seen(answer.metadata_version)
+        if asked is not None and asked.is_withdrawn and not self.is_pulling and answer.grants:
+            self.give_back()
+
+    def _take(self, answer: AcquireReply, bulk: memoryview) -> None:
+        desk, group, start = self._desk, self._joining.group, 0
+        assert group is not None
+        now, wall_us = self._time.now(), self._time.wall_us()
+        for grant in answer.grants:
+            end = start + grant.bulk_bytes
+            topic = self._joining.entry(grant.topic_id)
+            assert topic is not None, "only topics that are read are asked for"
+            lease = HeldLease(
+                grant, topic, (group.id, group.generation), desk, now, wall_us, group.settings.max_attempts or 0
+            )
+            desk.book.take(lease)
+            self.granted.add(lease, bulk[start:end])
+            start = end
+
+    def _note(self, topic_id: int, partition: int, problem: TidelogError) -> None:
+        """A partition gives nothing: say so once, and go on with the others; a topic that is gone ends the loop."""
+        if isinstance(problem, UnknownTopicIdError):
+            self._gone(problem)
+            return
+        place = (topic_id, partition, problem.number)
+        if place not in self._warned and not problem.retriable:
+            self._warned.add(place)
+            topic = self._joining.entry(topic_id)
+            log.warning("%s/%d: %s", "?" if topic is None else topic.shown, partition, problem)
+
+    def _gone(self, problem: TidelogError) -> None:
+        """A topic was deleted: a pattern goes on without it."""
+        if self._is_pattern:
+            self._joining.is_outdated = True
+        else:
+            self.problem = problem
+
+    def give_back(self) -> None:
+        """Return what was fetched ahead and not begun; the lock is held."""
+        book = self._desk.book
+        while (lease := self.granted.next_lease()) is not None:
+            self.granted.skip()
+            if lease.handed == 0:
+                book.give_back(lease, RETURNED)
+
+    def end(self, deadline: Deadline) -> None:
+        """Withdraw what is asked for, and wait until that is certain, so that no lease is on its way to nobody."""
+        asked = self._asked
+        self.withdraw()
+        while asked is not None and not asked.call.done and asked.connection.error is None:
+            asked.call.is_stirred = False
+            try:
+                if not asked.connection.wait(asked.call, deadline.at) and self._time.now() >= deadline.at:
+                    return
+            except ConnectionLostError:
+                return
