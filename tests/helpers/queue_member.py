@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.protocol.batch import decode_batch, iterate_headers
+from tidelog.protocol.errors import LeaseLostError
 from tidelog.protocol.messages import (
     Acquire,
     AcquireReply,
@@ -291,7 +292,11 @@ class QueueMember:
         reply = request.call.message()
         assert isinstance(reply, SettleReply)
         assert len(reply.results) == len(request.asks)
-        hows: list[How] = ["ok" if result is None else "lost" for result in reply.results]
+        errors = [None if result is None else result.error() for result in reply.results]
+        if not all(error is None or isinstance(error, LeaseLostError) for error in errors):
+            request.call = None  # nobody knows what is durable: it is asked again over the next connection
+            return
+        hows: list[How] = ["ok" if error is None else "lost" for error in errors]
         for place in request.was_done:
             assert hows[place] == "ok", f"{request.asks[place]} was done, and its repeat is answered {reply.results}"
         if lose:
