@@ -18,6 +18,7 @@ from ...protocol.errors import TidelogError, UnknownTopicIdError
 from ...protocol.limits import MAX_WAIT_US
 from ...protocol.messages import Acquire, AcquireReply, ErrorInfo, PartitionProblem
 from ..deferred import Deferred, Reply, State
+from .available import Available
 from .granting import Granting
 from .group_partition import GroupPartition, Leased
 from .member import Member
@@ -57,7 +58,7 @@ class Dispatch:
         self._topics = topics
         self._around = around
         self._room = room
-        self._available: dict[GroupPartition, None] = {}
+        self._available = Available()
         self._waiting: dict[WaitingAcquire, None] = {}
         self._hasty: dict[WaitingAcquire, None] = {}
         """Those of them that wait only for what a worker is at."""
@@ -73,7 +74,7 @@ class Dispatch:
 
     def acquire(self, request: Acquire, member: Member, duration_us: int) -> Reply | Deferred[Reply]:
         """Lease what there is for `duration_us`, or wait for it."""
-        waiter = WaitingAcquire(request, member, duration_us, self._withdrawn)
+        waiter = WaitingAcquire(request, member, duration_us, self._end)
         waiter.is_hasty = not request.max_wait_us or self._is_changed(waiter)
         self._waiting[waiter] = None
         if waiter.is_hasty:
@@ -130,11 +131,9 @@ class Dispatch:
         found = [(part, part.problem()) for key, part in self._parts.items() if key[0] in waiter.topics]
         return [_problem(part, error) for part, error in found if error is not None]
 
-    def _withdrawn(self, waiter: WaitingAcquire) -> None:
-        if not waiter.is_over:
-            self._end(waiter)
-
     def _end(self, waiter: WaitingAcquire) -> None:
+        if waiter.is_over:
+            return
         waiter.is_over = True
         waiter.member.waiting -= 1
         del self._waiting[waiter]
@@ -146,11 +145,11 @@ class Dispatch:
 
     def note(self, part: GroupPartition) -> None:
         """Note that a partition may have something."""
-        self._available[part] = None
+        self._available.note(part)
 
     def drop(self, part: GroupPartition) -> None:
         """Look at a partition no more."""
-        self._available.pop(part, None)
+        self._available.drop(part)
 
     def pump(self) -> None:
         """Serve those who wait, the first first, until nothing is available or nobody is left to be served."""
@@ -168,14 +167,12 @@ class Dispatch:
                         self._serve(waiter)
         finally:
             self._is_pumping = False
-        for waiter in [*self._hasty]:
-            if not self._is_preparing(waiter):
-                self._answer_empty(waiter)
+        for waiter in [waiter for waiter in self._hasty if not self._is_preparing(waiter)]:
+            self._answer_empty(waiter)
         if self._is_troubled:
             self._is_troubled = False
-            for waiter in [*self._waiting]:
-                if self._is_hopeless(waiter):
-                    self._answer_empty(waiter)
+            for waiter in [waiter for waiter in self._waiting if self._is_hopeless(waiter)]:
+                self._answer_empty(waiter)
 
     def _is_preparing(self, waiter: WaitingAcquire) -> bool:
         """Whether a worker is at something that may give it messages: even who asked for no wait waits for that."""
@@ -205,10 +202,10 @@ class Dispatch:
     def _lease_suspects(self, waiter: WaitingAcquire, room: Room, problems: Problems) -> list[Leased]:
         """Give suspects to a member that holds nothing; else have one drained for them."""
         member = waiter.member
-        with_suspects = [part for part in self._available if part.has_suspects()]
-        if not with_suspects:
+        suspicious = self._available.suspicious()
+        if not suspicious:
             self._drained = None
-        mine = [part for part in with_suspects if part.partition.topic_id in waiter.topics]
+        mine = [part for part in suspicious if part.partition.topic_id in waiter.topics]
         if not mine:
             return []
         if not member.is_idle:
@@ -225,15 +222,18 @@ class Dispatch:
 
     def _lease_all(self, waiter: WaitingAcquire, room: Room, problems: Problems) -> list[Leased]:
         leased: list[Leased] = []
-        for part in [*self._available]:
+        for part in self._available.turns(waiter.topics):
             if room.is_full or len(leased) == MAX_GRANTS:
-                break
-            if part.partition.topic_id not in waiter.topics:
-                continue
+                return leased
             one = self._lease(waiter, part, room, problems, suspects=False)
             if one is not None:
                 leased.append(one)
-            self._rotate(part)
+            self._is_troubled |= part.problem() is not None
+            self._available.rotate(part)
+        if not leased:
+            for part in self._available.to_prepare(waiter.topics):
+                self._lease(waiter, part, room, problems, suspects=False)
+                self._is_troubled |= part.problem() is not None
         return leased
 
     def _lease(
@@ -267,14 +267,6 @@ class Dispatch:
         problems.all.append(_problem(part, error))
         problems.is_refusal |= part.problem() is None
         return None
-
-    def _rotate(self, part: GroupPartition) -> None:
-        """Let the next be served first; one with nothing more comes back when there is something."""
-        self._available.pop(part, None)
-        if part.problem() is not None:
-            self._is_troubled = True
-        elif part.has_available() and not part.is_preparing:
-            self._available[part] = None
 
     def _grant(self, waiter: WaitingAcquire, leased: list[Leased], problems: list[PartitionProblem]) -> None:
         granting = Granting(self._around.services, leased, problems, self._topics.version)

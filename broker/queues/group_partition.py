@@ -103,6 +103,11 @@ class GroupPartition:
         return self.ledger.problem()
 
     @property
+    def is_open(self) -> bool:
+        """Whether its delivery log is there."""
+        return self.partition.delivery.log is not None
+
+    @property
     def is_preparing(self) -> bool:
         """Whether a worker opens or reads something for it."""
         return self._finder.is_reading or self.partition.delivery.is_opening

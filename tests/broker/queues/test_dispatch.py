@@ -70,12 +70,32 @@ def test_partitions_take_turns() -> None:
 
 
 def test_a_lease_may_be_of_several_partitions() -> None:
-    """One reply has a grant for each."""
+    """One reply has a grant for each whose delivery log is there already."""
     core, (member, _) = begin(partitions=3)
+    for partition in range(3):
+        publish(core, 1, partition)
+        take(core, member, 1)
+        settle_some(core, member, Settling.ACCEPT, [0])
     for partition in range(3):
         publish(core, 2, partition)
     take(core, member, 5)
     assert sorted((held.partition, len(held.left)) for held in member.held.values()) == [(0, 2), (1, 2), (2, 1)]
+
+
+def test_a_group_of_many_partitions_makes_few_delivery_logs_at_once() -> None:
+    """Its first acquire has a few made, and is answered from the first that is there."""
+    core, (member, _) = begin(partitions=20)
+    for partition in range(20):
+        publish(core, 1, partition)
+    core.workers.held = True
+    call = member.acquire(1)
+    assert len(core.workers.waiting) == 4
+    core.workers.run()
+    core.workers.held = False
+    core.settle()
+    assert not call.is_pending
+    member.harvest()
+    assert offsets(member) == [0]
 
 
 def test_no_more_is_in_flight_than_the_group_says() -> None:
@@ -250,3 +270,13 @@ def test_a_first_join_finds_what_was_published_before() -> None:
     reply = found.message()
     assert isinstance(reply, AcquireReply)
     assert spans(reply) == [(0, 3)]
+
+
+def test_a_partition_without_messages_gets_no_delivery_log() -> None:
+    """It is made on first use."""
+    core, (member, _) = begin(partitions=3)
+    publish(core, 1, 1)
+    take(core, member, 10)
+    topic = core.topic("orders")
+    made = [core.files.exists(f"partitions/{topic.id}-{index}/delivery") for index in range(3)]
+    assert made == [False, True, False]
