@@ -161,8 +161,8 @@ class Dispatch:
             while self._is_wanted and self._waiting:
                 self._is_wanted = False
                 for waiter in [*self._waiting]:
-                    if not self._available:
-                        break
+                    if not self._available or self._is_wanted:
+                        break  # nothing is left, or something came meanwhile: it is for who waits longest
                     if not waiter.is_over:
                         self._serve(waiter)
         finally:
