@@ -6,27 +6,21 @@ gets past the suite, together with the test that finds it now.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from .bug import Bug
+from .delivery_bugs import DELIVERY_BUGS
+from .queue_bugs import QUEUE_BUGS
+
+__all__ = ["BUGS", "Bug"]
 
 LIVES = "tests/crash/test_power_loss.py::test_random_lives"
 STEPS = "tests/crash/test_steps.py::test_crash_between_every_two_steps"
 
 
-@dataclass(frozen=True)
-class Bug:
-    """One bug that could be in `file`, and the test that fails when it is."""
-
-    name: str
-    what: str
-    file: str
-    before: str
-    after: str
-    test: str
-
-
 COPYING = "tests/broker/archive/test_copying.py"
 
 BUGS = (
+    *DELIVERY_BUGS,
+    *QUEUE_BUGS,
     Bug(
         name="archive-without-reading-back",
         what="an entry is made of what was sent, whatever arrived",
@@ -256,8 +250,8 @@ BUGS = (
         name="show-what-is-not-durable",
         what="consumers of a synced topic see what a power loss may take",
         file="broker/partition.py",
-        before="log.synced_offset if self._settings.durability is Durability.SYNCED else log.written_offset",
-        after="log.written_offset",
+        before="self.log.synced_offset if self._settings.durability is Durability.SYNCED else self.log.written_offset",
+        after="self.log.written_offset",
         test="tests/broker/test_partition.py::test_consumers_see_what_is_as_durable_as_the_topic_asks",
     ),
     Bug(

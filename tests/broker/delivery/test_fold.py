@@ -7,12 +7,14 @@ import pytest
 from tests.broker.delivery.driver import SECOND, VISIBILITY_US, Partition, item
 
 from tidelog.broker.delivery.acquiring import choose, choose_suspects
+from tidelog.broker.delivery.events import Event, Kind
 from tidelog.broker.delivery.expiring import expired
 from tidelog.broker.delivery.fold import STATE_SECTION, STATE_VERSION, DeliveryFold
 from tidelog.broker.storage.fold import Section
 from tidelog.protocol.batch import BatchHeader, encode_batch
 from tidelog.protocol.errors import CorruptError, LeaseLostError, UnsupportedError
 from tidelog.protocol.messages import SettleError, Settling
+from tidelog.protocol.offset_ranges import pack_ranges
 
 BOOM = SettleError("ValueError", "boom")
 
@@ -153,7 +155,8 @@ def test_events_of_an_earlier_generation_say_nothing():
     lease = partition.acquire(choose(partition.state(), 10, 10))
     settled = partition.decide(item(Settling.ACCEPT, lease)).events
     assert partition.state(generation=2, begin=4).counts(10).available == 6
-    partition.record(*settled)
+    late = Event(Kind.ACQUIRED, 1, 1, pack_ranges([(4, 10)]), lease=99, member=1, duration_us=SECOND)
+    partition.record(*settled, late)
     assert partition.state(generation=2, begin=4).counts(10).available == 6
     partition.crash()
     assert choose(partition.state(generation=2, begin=4), 10, 100).ranges == [(4, 10)]
