@@ -32,7 +32,7 @@ TOPIC = "orders"
 PARTITIONS = 2
 VISIBILITY_S = 1.0
 GROUPS = {"billing": ("blocking", "asyncio"), "audit": ("trio",)}
-BETWEEN = 40
+BETWEEN = 25
 """Hand-overs between one fault and the next."""
 
 
