@@ -17,9 +17,10 @@ from tidelog.protocol import batch, messages
 from tidelog.protocol.api import Api
 from tidelog.protocol.batch import Attributes, RoutingColumns
 from tidelog.protocol.columns import RETRY
-from tidelog.protocol.errors import OffsetOutOfRangeError
+from tidelog.protocol.errors import LeaseLostError, OffsetOutOfRangeError
 from tidelog.protocol.frames import Flags, encode_head
 from tidelog.protocol.messages import Message
+from tidelog.protocol.offset_ranges import pack_ranges
 from tidelog.protocol.segment_header import LogKind, SegmentHeader, encode_segment_header
 
 FOLDER = Path(__file__).parent
@@ -137,6 +138,42 @@ def fetch_reply() -> bytes:
     return _reply(Api.FETCH, messages.FetchReply(4, [result]), 4, stored_batch())
 
 
+def acquire_request() -> bytes:
+    """A member asks for work, says what it handed over, and what it still holds after a reconnect."""
+    handed = messages.LeaseRanges(5, 3, 7 << 40 | 1, pack_ranges([(990, 992)]))
+    acquire = messages.Acquire(
+        9, 2, 0x0102030405060708, [5], 100, max_wait_us=500_000, hand_overs=[handed], held=[7 << 40 | 1]
+    )
+    return _request(acquire, 6)
+
+
+def acquire_reply() -> bytes:
+    """One lease on the stored batch; its second record was tried before."""
+    error = messages.SettleError("ValueError", "boom", "line 3")
+    attempts = messages.Attempts(pack_ranges([(1001, 1002)]), 1, TIME_US, error)
+    grant = messages.Grant(5, 3, 7 << 40 | 2, pack_ranges([(1000, 1002)]), 30_000_000, len(stored_batch()), [attempts])
+    return _reply(Api.ACQUIRE, messages.AcquireReply(4, [grant]), 6, stored_batch())
+
+
+def settle_request() -> bytes:
+    """One record acknowledged, the other given back in ten seconds, why, and a lease renewed."""
+    error = messages.SettleError("ValueError", "boom")
+    items = [
+        messages.SettleItem(5, 3, 7 << 40 | 2, messages.Settling.ACCEPT, pack_ranges([(1000, 1001)])),
+        messages.SettleItem(
+            5, 3, 7 << 40 | 2, messages.Settling.RELEASE, pack_ranges([(1001, 1002)]), 10_000_000, error=error
+        ),
+        messages.SettleItem(5, 3, 7 << 40 | 1, messages.Settling.RENEW, duration_us=60_000_000),
+    ]
+    return _request(messages.Settle(9, 2, 0x0102030405060708, 12, items), 7)
+
+
+def settle_reply() -> bytes:
+    """Done, done, and a lease that was lost."""
+    lost = messages.ErrorInfo.of(LeaseLostError("expected a lease, found none", lease=7 << 40 | 1))
+    return _reply(Api.SETTLE, messages.SettleReply([None, None, lost]), 7)
+
+
 def error_reply() -> bytes:
     """A refused request."""
     error = OffsetOutOfRangeError("expected an offset from 900 to 1002, found 5", start=900, end=1002)
@@ -162,6 +199,10 @@ CASES: dict[str, Callable[[], bytes]] = {
         deduped_reply,
         archived_request,
         fetch_reply,
+        acquire_request,
+        acquire_reply,
+        settle_request,
+        settle_reply,
         error_reply,
     )
 }

@@ -10,14 +10,18 @@ from tidelog.protocol.batch import Codec
 from tidelog.protocol.connection import ServerConnection
 from tidelog.protocol.frames import decode_frame
 from tidelog.protocol.messages import (
+    AcquireReply,
     BatchResult,
     Fetch,
     FetchPosition,
     ProduceReply,
+    SettleError,
+    SettleReply,
     decode_error,
     decode_reply,
     decode_request,
 )
+from tidelog.protocol.offset_ranges import iter_ranges
 
 TIME_US = 1_736_866_800_000_000
 
@@ -61,7 +65,10 @@ def test_the_golden_compressed_batch_decodes():
     assert batch.decode_batch(data).values.to_list() == expected
 
 
-@pytest.mark.parametrize("name", ["hello_request", "metadata_request", "produce_request", "fetch_request"])
+@pytest.mark.parametrize(
+    "name",
+    ["hello_request", "metadata_request", "produce_request", "fetch_request", "acquire_request", "settle_request"],
+)
 def test_golden_requests_decode_and_encode_again(name: str):
     """A request of another client is read whole, its bulk included."""
     frame = decode_frame(memoryview(cases.read(name)))
@@ -70,13 +77,13 @@ def test_golden_requests_decode_and_encode_again(name: str):
     assert bytes(frame.bulk) == (cases.read("plain_batch") if name == "produce_request" else b"")
 
 
-@pytest.mark.parametrize("name", ["hello_reply", "produce_reply", "fetch_reply"])
+@pytest.mark.parametrize("name", ["hello_reply", "produce_reply", "fetch_reply", "acquire_reply", "settle_reply"])
 def test_golden_replies_decode(name: str):
     """A reply of another broker is read whole, its bulk included."""
     frame = decode_frame(memoryview(cases.read(name)))
     assert frame.is_reply
     assert type(decode_reply(frame.api, frame.control)).__name__.lower() == name.replace("_", "")
-    assert bytes(frame.bulk) == (cases.read("stored_batch") if name == "fetch_reply" else b"")
+    assert bytes(frame.bulk) == (cases.read("stored_batch") if name in ("fetch_reply", "acquire_reply") else b"")
 
 
 def test_a_golden_fetch_tells_of_the_archive():
@@ -96,6 +103,18 @@ def test_a_golden_receipt_tells_what_was_left_out():
         4, 3, [BatchResult(1000, TIME_US + 5, 2, False, [(1, 998)], None, [TIME_US - 7])]
     )
     assert decode_reply(plain.api, plain.control) == ProduceReply(4, 3, [BatchResult(1000, TIME_US + 5, 2)])
+
+
+def test_a_golden_lease_and_its_settle_tell_all_of_it():
+    """What was leased and tried before, and one result an item."""
+    leased, settled = (decode_frame(memoryview(cases.read(name))) for name in ("acquire_reply", "settle_reply"))
+    reply = decode_reply(leased.api, leased.control)
+    assert isinstance(reply, AcquireReply)
+    assert (reply.grants[0].lease, [*iter_ranges(reply.grants[0].ranges)]) == (7 << 40 | 2, [(1000, 1002)])
+    assert reply.grants[0].attempts[0].error == SettleError("ValueError", "boom", "line 3")
+    results = decode_reply(settled.api, settled.control)
+    assert isinstance(results, SettleReply)
+    assert [result and result.error().code for result in results.results] == [None, None, "LEASE_LOST"]
 
 
 def test_the_golden_error_is_typed():
