@@ -38,4 +38,5 @@ class LostLease(msgspec.Struct, frozen=True):
     topic: str
     partition: int
     offsets: list[int]
+    """Empty where they are not known: they were settled otherwise before, or given back when the queue was left."""
     error: TidelogError

@@ -58,6 +58,16 @@ REMEMBERED_BATCHES = 64
 MAX_WAIT_US = 60_000_000
 """The longest one Fetch may wait in the broker; a client that waits longer asks again."""
 
+MAX_DELAY_US = 365 * 86_400 * 1_000_000
+"""The longest a message may be kept waiting: nobody means more."""
+
+MIN_VISIBILITY_TIMEOUT_US = 1_000_000
+"""Clients renew every third of it: below a second a busy machine loses leases that it holds."""
+
+MAX_LEASE_US = 12 * 3600 * 1_000_000
+"""The longest visibility timeout, and as long as a lease may be extended at once: who holds a message for longer has it
+hidden from everybody. The limit of SQS too."""
+
 MAX_NAME_BYTES = 256
 """Client, producer and topic names on the wire."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ...protocol.errors import InvalidRequestError, LeaseLostError, TidelogError
+from ...protocol.limits import MAX_DELAY_US, MAX_LEASE_US
 from ...protocol.messages import LeaseRanges, SettleError, SettleItem, Settling
 from ...protocol.messages.queue import BY_TOKEN, POLICY_DELAY
 from .events import Event, Flag, Kind
@@ -17,12 +18,6 @@ from .releasing import Failure, Policies, Retrying, released
 
 MAX_LEASED = 100_000
 """Messages of one lease (`Acquire.max_records`), so nothing settles more at once."""
-
-MAX_DELAY_US = 365 * 86_400 * 1_000_000
-"""As long as a message may be delayed when it is sent."""
-
-MAX_LEASE_US = 12 * 3600 * 1_000_000
-"""As the longest visibility timeout: who holds a message for longer has it hidden from everybody."""
 
 _KINDS = {Settling.ACCEPT: Kind.ACCEPTED, Settling.REJECT: Kind.REJECTED, Settling.RETURN: Kind.RETURNED}
 

@@ -11,17 +11,19 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ...protocol.errors import GroupSettingsError, InvalidGroupError, UnsupportedError
-from ...protocol.limits import KIB, MAX_BACKOFF_MS, MAX_BACKOFF_MULTIPLIER
+from ...protocol.limits import (
+    KIB,
+    MAX_BACKOFF_MS,
+    MAX_BACKOFF_MULTIPLIER,
+    MAX_LEASE_US,
+    MIN_VISIBILITY_TIMEOUT_US,
+)
 from ...protocol.messages import BackoffInfo, GroupSettings
 from ...protocol.quantities import format_duration
 from ..delivery.backoff import Backoff, BackoffKind, RetryPolicy
 
 SECOND_US = 1_000_000
 
-MIN_VISIBILITY_TIMEOUT_US = SECOND_US
-"""Clients renew every third of it: below a second a busy machine loses leases that it holds."""
-MAX_VISIBILITY_TIMEOUT_US = 12 * 3600 * SECOND_US
-"""As in SQS; a longer one hides a message whose worker died for longer than anybody looks."""
 MIN_BACKOFF_US = 1_000
 MAX_BACKOFF_US = MAX_BACKOFF_MS * 1_000
 MIN_MULTIPLIER_THOUSANDTHS = 1_000
@@ -113,7 +115,7 @@ def check_settings(given: GroupSettings) -> None:
     """Raise InvalidGroupError that names the setting, its range and what was found."""
     timeout_us = given.visibility_timeout_us
     if timeout_us is not None:
-        _check_duration("visibility_timeout", timeout_us, MIN_VISIBILITY_TIMEOUT_US, MAX_VISIBILITY_TIMEOUT_US)
+        _check_duration("visibility_timeout", timeout_us, MIN_VISIBILITY_TIMEOUT_US, MAX_LEASE_US)
     if given.backoff is not None:
         _check_backoff(given.backoff)
     if given.dead_letter:

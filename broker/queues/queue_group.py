@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...protocol.errors import InvalidRequestError, TidelogError, UnknownGroupError, UnknownTopicIdError
+from ...protocol.limits import MAX_LEASE_US
 from ...protocol.messages import Acquire, LeaseRanges
 from ...protocol.topic_name import short_name
 from ..deferred import Deferred, Reply
-from ..delivery.settling import MAX_LEASE_US
 from ..groups import Group
 from ..partition import Partition
 from .counters import Counters

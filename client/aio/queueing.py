@@ -13,11 +13,12 @@ from ..core.arguments import check_word
 from ..core.bounds import Bound
 from ..core.deadline import Deadline
 from ..core.failure import failure_of
+from ..core.lease_times import delay_us, extension_us
 from ..core.lease_token import LeaseToken
 from ..core.queue_plan import queue_plan
 from ..core.settles import packed
 from ..core.subscription import TopicChoice
-from ..core.times import DEFAULT, Default, Duration, Timeout, seconds, timeout_seconds
+from ..core.times import DEFAULT, Default, Duration, Timeout, timeout_seconds
 from ..core.words import SettleWord
 from ..message import AnyMessage, Message, TypedMessage
 from ..queue_statistics import LostLease
@@ -183,7 +184,7 @@ def _item(
         place.lease,
         WORDS[how],
         packed([place.offset]),
-        -1 if delay is None else round(seconds("delay", delay) * 1_000_000),
-        0 if duration is None else round(seconds("duration", duration) * 1_000_000),
+        delay_us(delay),
+        extension_us(duration),
         failure_of(error) if how in ("nack", "reject") else None,
     )

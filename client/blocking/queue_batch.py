@@ -13,13 +13,14 @@ import numpy.typing as npt
 from ...protocol.batch import RecordBatch
 from ...protocol.messages import Settling
 from ..core.held_lease import HeldLease
+from ..core.lease_times import delay_us, extension_us
 from ..core.leaving import rejected, released
 from ..core.settles import How
-from ..core.times import DEFAULT, Duration, Timeout, seconds
+from ..core.times import DEFAULT, Duration, Timeout
 from ..message import UNDECODED
 from ..message_batch import MessageBatch
 from . import runtime
-from .queue_message import POLICY_DELAY, AnyQueueMessage, QueueMessage, TypedQueueMessage
+from .queue_message import AnyQueueMessage, QueueMessage, TypedQueueMessage
 
 if TYPE_CHECKING:
     from ..codec import Decoder
@@ -70,8 +71,7 @@ class QueueBatch(MessageBatch[AnyQueueMessage], Generic[AnyQueueMessage]):  # py
         self, error: object = None, *, delay: Duration | None = None, wait: bool = False, timeout: Timeout = DEFAULT
     ) -> runtime.Settled:
         """Give every message of it back after an attempt that failed: see the message's `nack`."""
-        delay_us = POLICY_DELAY if delay is None else round(seconds("delay", delay) * 1_000_000)
-        return self._settle(released(error, delay_us), wait, timeout)
+        return self._settle(released(error, delay_us(delay)), wait, timeout)
 
     def reject(self, error: object = None, *, wait: bool = False, timeout: Timeout = DEFAULT) -> runtime.Settled:
         """Give every message of it up."""
@@ -81,8 +81,7 @@ class QueueBatch(MessageBatch[AnyQueueMessage], Generic[AnyQueueMessage]):  # py
         self, duration: Duration | None = None, *, wait: bool = False, timeout: Timeout = DEFAULT
     ) -> runtime.Settled:
         """Keep the lease for `duration` seconds from now: see the message's `extend`."""
-        duration_us = 0 if duration is None else round(seconds("duration", duration) * 1_000_000)
-        return self._settle(How(Settling.RENEW, duration_us=duration_us), wait, timeout)
+        return self._settle(How(Settling.RENEW, duration_us=extension_us(duration)), wait, timeout)
 
     @property
     def lease(self) -> HeldLease:

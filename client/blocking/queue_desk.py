@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from ...protocol.errors import ForkedError, LeaseLostError
+from ...protocol.errors import ClosedError, ForkedError, LeaseLostError
 from ..core.deadline import Deadline
 from ..core.held_lease import HeldLease
 from ..core.settles import Entry, How, lost_error
@@ -51,8 +51,19 @@ class QueueDesk(SettleSender):
             self.seen_at = self.time.now()
             self.on_use()
             self.pump()
+            self._tell_late()
         else:
-            runtime.call_soon(self.home, self.pump)
+            runtime.call_soon(self.home, self.attend)
+
+    def close(self, error: ClosedError) -> None:
+        """Send nothing any more; what is not answered is lost, and what is said from here on."""
+        super().close(error)
+        self._tell_late()
+
+    def _tell_late(self) -> None:
+        """Tell what was said after the queue was left, and changed nothing: nobody else is there to do it."""
+        if self.closed is not None and self.book.reports:
+            runtime.background("tidelog queue, lost leases", self.tell)
 
     def settle(self, lease: HeldLease, offset: int, how: How, wait: bool, timeout: Timeout) -> runtime.Settled:
         """Take what the user said of one message."""

@@ -16,10 +16,12 @@ import msgspec
 
 from ...protocol.errors import DecodeError
 from ...protocol.messages import Settling
+from ...protocol.messages.queue import POLICY_DELAY
 from ..core.held_lease import HeldLease
+from ..core.lease_times import delay_us, extension_us
 from ..core.leaving import rejected, released
 from ..core.settles import How
-from ..core.times import DEFAULT, Duration, Timeout, from_us, seconds
+from ..core.times import DEFAULT, Duration, Timeout, from_us
 from ..message import UNDECODED, Located, Message, TypedMessage
 from ..message_state import Failure
 from ..settled_elsewhere import LeaseData, from_elsewhere
@@ -37,7 +39,6 @@ else:
     Value = TypeVar("Value")
 
 ACCEPTED = How(Settling.ACCEPT)
-POLICY_DELAY = -1
 
 
 class Leased(Located):
@@ -71,8 +72,7 @@ class Leased(Located):
 
         `error` is an exception or text; inside `except` it is the exception at hand. It is kept with the attempt.
         """
-        delay_us = POLICY_DELAY if delay is None else round(seconds("delay", delay) * 1_000_000)
-        return self._settle(released(error, delay_us), wait, timeout)
+        return self._settle(released(error, delay_us(delay)), wait, timeout)
 
     def reject(self, error: object = None, *, wait: bool = False, timeout: Timeout = DEFAULT) -> runtime.Settled:
         """Give the message up now, whatever attempts are left. `error` as in `nack`."""
@@ -83,8 +83,7 @@ class Leased(Located):
     ) -> runtime.Settled:
         """Keep the lease, which this message shares with others, for `duration` seconds from now; left out, for the
         visibility timeout. Needed only with auto_extend=False, or beyond `max_lease`."""
-        duration_us = 0 if duration is None else round(seconds("duration", duration) * 1_000_000)
-        return self._settle(How(Settling.RENEW, duration_us=duration_us), wait, timeout)
+        return self._settle(How(Settling.RENEW, duration_us=extension_us(duration)), wait, timeout)
 
     @property
     def attempt(self) -> int:

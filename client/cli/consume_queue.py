@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +18,9 @@ from ...protocol.errors import NotFoundError, TimedOutError, UnknownGroupError
 from .completion import complete_group
 from .errors import OutputClosed, WrongUsage
 from .escaping import visible_bytes
+from .lease_durations import parse_visibility
 from .message_json import leased_fields
-from .options import DEFAULT_TIMEOUT_S, OutputFormat, parse_group, parse_timeout_s
+from .options import DEFAULT_TIMEOUT_S, OutputFormat, parse_group
 from .output import StandardOutput
 from .session import connected
 from .times import Bound, Position
@@ -80,10 +82,10 @@ Settle = Annotated[
     ),
 ]
 VisibilityTimeout = Annotated[
-    float | None,
+    timedelta | None,
     typer.Option(
         "--visibility-timeout",
-        parser=parse_timeout_s,
+        parser=parse_visibility,
         metavar="DURATION",
         help="How long a message is leased: of a new group, or with --settle none of these messages"
         " [default: as the group says].",
@@ -99,7 +101,7 @@ class QueueRun:
     group: str
     start: Position | None
     settle: SettleMode
-    visibility_timeout_s: float | None
+    visibility_timeout: timedelta | None
     limit: int | None
     idle_s: float | None
     is_following: bool
@@ -112,7 +114,7 @@ class QueueRun:
         return None if self.is_following else SILENCE_S
 
 
-def check_no_group(mode: GroupMode | None, settle: SettleMode | None, visibility_timeout: float | None) -> None:
+def check_no_group(mode: GroupMode | None, settle: SettleMode | None, visibility_timeout: timedelta | None) -> None:
     """Raise WrongUsage for what is about a group where none is named."""
     for flag, given in (("--mode", mode), ("--settle", settle), ("--visibility-timeout", visibility_timeout)):
         if given is not None:
@@ -161,7 +163,7 @@ def _acknowledge(
 ) -> int:
     count = 0
     ending: Exception | None = None
-    with client.queue(run.topic, run.group, start=start, visibility_timeout=run.visibility_timeout_s) as queue:
+    with client.queue(run.topic, run.group, start=start, visibility_timeout=run.visibility_timeout) as queue:
         try:
             for messages in _received(queue, run, out):
                 write(messages)
@@ -196,10 +198,11 @@ def _leave_leased(
     client: Client, run: QueueRun, start: Bound, out: StandardOutput, write: Callable[[Sequence[QueueMessage]], None]
 ) -> int:
     from ..blocking.leasing import Leasing, give_back
+    from ..core.times import duration_us
 
     session = client.open_session()
     leasing = Leasing(session, _plan(run, start, session.directory.namespace))
-    visibility_us = round((run.visibility_timeout_s or 0) * 1_000_000)
+    visibility_us = 0 if run.visibility_timeout is None else duration_us(run.visibility_timeout)
     count, left, silent_s, most_s = 0, run.limit, 0.0, run.silence_s
     while left is None or left > 0:
         wait_s = WATCH_S if most_s is None else min(WATCH_S, max(0.0, most_s - silent_s))

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ...protocol.quantities import format_duration, parse_duration_us
+from ...protocol.quantities import format_duration
 from .errors import WrongUsage
+from .lease_durations import parse_visibility
 from .options import parse_whole
 from .retry_text import format_backoff, parse_attempts, parse_backoff
 from .settings import FOLLOW_DEFAULT
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from ..group import GroupSettings
     from ..retry import Backoff
-
-
-def _parse_visibility(text: str) -> timedelta:
-    return timedelta(microseconds=parse_duration_us(text))
 
 
 def _parse_in_flight(text: str) -> int:
@@ -27,7 +25,7 @@ def _parse_in_flight(text: str) -> int:
 
 
 _PARSERS: Mapping[str, Callable[[str], object]] = {
-    "visibility_timeout": _parse_visibility,
+    "visibility_timeout": parse_visibility,
     "max_attempts": parse_attempts,
     "backoff": parse_backoff,
     "max_in_flight": _parse_in_flight,

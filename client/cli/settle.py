@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import Enum
 from typing import Annotated
 
@@ -9,7 +10,8 @@ import typer
 
 from .command import Command, example
 from .errors import WrongUsage
-from .options import Output, OutputFormat, Timeout, Url, parse_timeout_s
+from .lease_durations import parse_delay, parse_extension
+from .options import Output, OutputFormat, Timeout, Url
 from .output import StandardOutput
 from .session import connected
 
@@ -46,19 +48,19 @@ ActionArgument = Annotated[
 ]
 Error = Annotated[str | None, typer.Option("--error", metavar="TEXT", help="Why, with nack or reject.")]
 Delay = Annotated[
-    float | None,
+    timedelta | None,
     typer.Option(
         "--delay",
-        parser=parse_timeout_s,
+        parser=parse_delay,
         metavar="DURATION",
         help="When to try again, with nack [default: by the backoff policy].",
     ),
 ]
 For = Annotated[
-    float | None,
+    timedelta | None,
     typer.Option(
         "--for",
-        parser=parse_timeout_s,
+        parser=parse_extension,
         metavar="DURATION",
         help="How long from now, with extend [default: the visibility timeout].",
     ),

@@ -9,11 +9,9 @@ from ...protocol.messages import GroupSettings, GroupStart
 from ..retry import Backoff
 from .arguments import check_count, check_text, listed
 from .bounds import Bound, Edge, Moment, parse_bound
+from .lease_times import visibility_us
 from .retries import backoff_info
-from .times import Duration, seconds
-
-MAX_VISIBILITY_S = 12 * 3600.0
-"""More is a slip of the unit; the limit of SQS too."""
+from .times import Duration
 
 MAX_IN_FLIGHT = 1_000_000
 
@@ -41,17 +39,6 @@ def to_group_settings(
         None if backoff is None else backoff_info(backoff),
         None if max_in_flight is None else check_count("max_in_flight", max_in_flight, 1, MAX_IN_FLIGHT),
     )
-
-
-def visibility_us(visibility_timeout: Duration) -> int:
-    """Return a visibility timeout in microseconds. Raises TypeError, or ValueError for what looks like milliseconds."""
-    found = seconds("visibility_timeout", visibility_timeout)
-    if not 0 < found <= MAX_VISIBILITY_S:
-        raise ValueError(
-            f"visibility_timeout: expected more than 0 and at most {MAX_VISIBILITY_S:.0f} seconds,"
-            f" found {visibility_timeout!r}; seconds, not milliseconds?"
-        )
-    return round(found * 1_000_000)
 
 
 def to_setting_names(name: str, given: Iterable[str]) -> list[str]:

@@ -124,6 +124,16 @@ class HeldLease:
         self.expires_at = now + duration_us / 1_000_000
         self.expires_us = wall_us + duration_us
 
+    def is_over(self, now: float, wall_us: int) -> bool:
+        """Whether it has ended, as far as is known here. The wall clock went on while the machine was suspended; where
+        it was set forward, messages are fetched once more."""
+        return self.is_lost or self.expires_at <= now or self.expires_us <= wall_us
+
+    @property
+    def has_none_to_hand_out(self) -> bool:
+        """Whether all of it was handed out, or passed over."""
+        return self.handed >= len(self.offsets)
+
     def token(self, offset: int) -> LeaseToken:
         """Return what settles one of its messages from another process."""
         return LeaseToken(*self.group, self.topic.id, self.partition, self.id, offset)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...protocol.errors import LeaseLostError
+from ...protocol.errors import InvalidRequestError, LeaseLostError, TidelogError
 from ...protocol.messages import LeaseRanges, Settling
 from ..queue_statistics import LostLease, QueueStatistics
 from .held_lease import HeldLease
-from .settles import Entry, How, Settles, lease_ranges
+from .settles import Entry, How, Settles, lease_ranges, lost_error
 
 COUNTED = {
     Settling.ACCEPT: "acknowledged",
@@ -78,8 +78,7 @@ class LeaseBook:
             offsets, conflicts = lease.drain()
             if len(offsets):
                 self._enter(lease, ACCEPTED, offsets)
-            if conflicts:
-                self.counts["lost"] += conflicts
+            self._contradicted(lease, conflicts)
 
     def settle(
         self, lease: HeldLease, offsets: list[int], how: How, *, is_batch: bool = False
@@ -93,7 +92,7 @@ class LeaseBook:
         fresh, conflicts = lease.settle(offsets, how.what)
         if is_batch:
             conflicts = 0
-        self.counts["lost"] += conflicts
+        self._contradicted(lease, conflicts)
         return (self._enter(lease, how, fresh) if len(fresh) else None), conflicts
 
     def _enter(self, lease: HeldLease, how: How, fresh: list[int]) -> Entry | None:
@@ -137,10 +136,11 @@ class LeaseBook:
         for entry in entries:
             lease = entry.lease
             if entry.error is not None:
-                if entry.how.what is Settling.RENEW:
+                is_refused = isinstance(entry.error, InvalidRequestError)  # what was asked, and not the lease
+                if entry.how.what is Settling.RENEW and not is_refused:
                     self._end(lease)
                 elif entry.how.what not in GIVEN_BACK:
-                    self._lost(lease, [*entry.offsets])
+                    self._lost(lease, [*entry.offsets], entry.error if is_refused else None)
             elif entry.how.what is Settling.RENEW:
                 lease.renewed(
                     entry.sent_at,
@@ -148,15 +148,23 @@ class LeaseBook:
                     entry.how.duration_us or lease.duration_us,
                 )
                 self.counts["renewals"] += 1
-            else:
+            elif entry.how is not PASSED_OVER:  # which is counted as expired
                 self.counts[COUNTED[entry.how.what]] += len(entry.offsets)
             if not lease.unanswered and (lease.is_lost or not lease.left):
                 self.leases.pop(lease.id, None)
 
     def expire(self, lease: HeldLease) -> None:
-        """A lease ended while it was buffered: what was not handed out is skipped."""
-        self.counts["expired"] += len(lease.open_offsets(lease.handed))
-        self._end(lease)
+        """A lease has ended by the clock here: what was not handed out is passed over, and given back in case that the
+        broker's goes on. What was handed out can be settled still, if the broker says so."""
+        rest = lease.open_offsets(lease.handed)
+        lease.handed = len(lease.offsets)
+        if not rest:
+            return
+        self.counts["expired"] += len(rest)
+        if lease.is_lost:
+            lease.settle(rest, Settling.RETURN)
+        else:
+            self.settle(lease, rest, PASSED_OVER)
 
     def end_all(self) -> None:
         """Every lease is void."""
@@ -168,8 +176,15 @@ class LeaseBook:
         if not lease.unanswered:
             self.leases.pop(lease.id, None)
 
-    def _lost(self, lease: HeldLease, offsets: list[int]) -> None:
-        error = LeaseLostError(
+    def _contradicted(self, lease: HeldLease, count: int) -> None:
+        """Note that the user said something of messages that were settled otherwise here, or given back."""
+        if count:
+            self.counts["lost"] += count
+            error = lost_error(lease)
+            self.reports.append(LostLease(lease.topic.shown, lease.partition, [], error))
+
+    def _lost(self, lease: HeldLease, offsets: list[int], refusal: TidelogError | None = None) -> None:
+        error = refusal or LeaseLostError(
             f"{lease.topic.shown}/{lease.partition}: the lease of {len(offsets)} messages from offset"
             f" {offsets[0] if offsets else '?'} on ended before they were settled: nothing was changed",
             lease=lease.id,
@@ -182,3 +197,4 @@ class LeaseBook:
 ACCEPTED = How(Settling.ACCEPT)
 RENEWED = How(Settling.RENEW)
 RETURNED = How(Settling.RETURN)
+PASSED_OVER = How(Settling.RETURN)

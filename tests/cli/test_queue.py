@@ -88,6 +88,14 @@ def test_from_says_where_a_new_group_begins(tidelog: CommandLine, topic: str) ->
         (["--group", "g", "--partition", "0"], "expected no --to, --partition or --include-archived with --group"),
         (["--group", "a b"], "invalid value for '--group': expected a group name of 1 to 116 of A-Z a-z 0-9"),
         (["--group", "g", "--settle", "maybe"], "invalid value for '--settle'"),
+        (
+            ["--group", "g", "--visibility-timeout", "13h"],
+            "invalid value for '--visibility-timeout': expected 1s to 12h, found 13h",
+        ),
+        (
+            ["--group", "g", "--settle", "none", "--visibility-timeout", "0s"],
+            "invalid value for '--visibility-timeout': expected 1s to 12h, found 0s",
+        ),
     ],
 )
 def test_wrong_usage_is_told_in_one_line(tidelog: CommandLine, topic: str, options: list[str], message: str) -> None:
@@ -166,6 +174,9 @@ def test_a_lease_runs_for_as_long_as_was_asked_for(tidelog: CommandLine, topic: 
         (["nack", "--for", "1s"], "--for needs extend"),
         (["done"], "invalid value for 'ack|nack|reject|extend'"),
         (["nack", "--delay", "-5m"], "invalid value for '--delay': expected a duration such as 250ms"),
+        (["nack", "--delay", "366d"], "invalid value for '--delay': expected 0s to 365d, found 366d"),
+        (["extend", "--for", "0s"], "invalid value for '--for': expected more than 0s and at most 12h, found 0s"),
+        (["extend", "--for", "13h"], "invalid value for '--for': expected more than 0s and at most 12h, found 13h"),
     ],
 )
 def test_flags_of_settle_go_with_their_actions(

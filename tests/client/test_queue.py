@@ -7,6 +7,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.client.queues import Stage, done, offsets, queue_broker, staged  # noqa: F401
@@ -93,6 +94,49 @@ async def test_nack_waits_and_reject_ends(stage: Stage) -> None:
             await done(second.ack(wait=True))
             found = queue.statistics()
             assert (found.acknowledged, found.nacked, found.rejected) == (3, 2, 1)
+
+
+@staged
+async def test_times_outside_what_may_be_are_refused_at_the_call(stage: Stage) -> None:
+    """ValueError or TypeError for that message alone: nothing is recorded, and it and its neighbours settle as ever."""
+    async with stage.client() as client:
+        await stage.fill(client, 3)
+        async with stage.queue(client, max_in_flight=3) as queue:
+            held = [message async for message in queue.messages(limit=3)]
+            for delay in (timedelta.max, timedelta(days=366), 1e15, float("inf"), float("nan"), -1):
+                with pytest.raises(ValueError, match=r"^delay: expected 0 "):
+                    await done(held[0].nack(delay=delay))
+                with pytest.raises(ValueError, match=r"^delay: expected 0 "):
+                    await client.settle(held[0].lease_token, "nack", delay=delay)
+            for duration in (0, timedelta(hours=13), 13 * 3600, float("inf")):
+                with pytest.raises(ValueError, match=r"^duration: expected more than 0 and at most 43200 seconds"):
+                    await done(held[0].extend(duration))
+            with pytest.raises(TypeError, match=r"^delay: expected seconds or a timedelta"):
+                await done(held[0].nack(delay="10s"))
+            await done(held[0].ack(wait=True))
+            await done(held[1].extend(timedelta(hours=12), wait=True))
+            await done(held[1].nack(delay=timedelta(days=365), wait=True))
+            await done(held[2].reject(wait=True))
+            found = queue.statistics()
+            assert (found.acknowledged, found.nacked, found.rejected, found.lost) == (1, 1, 1, 0)
+
+
+@staged
+async def test_what_is_said_after_the_block_is_told(stage: Stage) -> None:
+    """The messages were given back when it was left: on_lease_lost hears that an ack or nack changed nothing."""
+    lost: list[Any] = []
+    async with stage.client() as client:
+        await stage.fill(client, 2)
+        async with stage.queue(client, max_in_flight=2, on_lease_lost=lost.append) as queue:
+            held = [message async for message in queue.messages(limit=2)]
+        await done(held[0].ack())
+        await done(held[1].nack())
+        for _ in range(200):
+            if len(lost) == 2:
+                break
+            await anyio.sleep(0.02)
+        assert [type(report.error) for report in lost] == [LeaseLostError, LeaseLostError]
+        assert queue.statistics().lost == 2
 
 
 @staged

@@ -8,6 +8,7 @@ from tests.client.core.leases import lease_of
 from tidelog.client.core.failure import MAX_TEXT_BYTES, MAX_TRACEBACK_BYTES, failure_of
 from tidelog.client.core.lease_token import LeaseToken
 from tidelog.client.core.leaving import RETURNED, SUSPECTED, left_by
+from tidelog.client.core.pace import Pace
 from tidelog.client.core.prefetch import Prefetch
 from tidelog.client.core.queue_hand import QueueHand
 from tidelog.client.core.renewal_plan import RenewalPlan
@@ -81,6 +82,44 @@ def test_a_hand_knows_how_far_it_is() -> None:
     assert list(whole.items) == ["a"]
     whole.keep_back()
     assert whole.position() == 1
+
+
+def test_a_list_is_handed_out_in_pieces_of_a_millisecond() -> None:
+    """One message first, then tenfold at most, up to what took 1 ms; one where each takes longer, also after quick
+    ones; a wait between two lists counts for nothing."""
+    pace, now, sizes = Pace(), 100.0, [0]
+    pace.begin(10_000, now)
+    left = 10_000
+    for each_s in (1e-6, 1e-6, 1e-6, 1e-6, 1e-5, 1e-5, 0.5):
+        sizes.append(pace.size)
+        left -= pace.size
+        now += pace.size * each_s
+        pace.look(left, now)
+    assert sizes == [
+        0,
+        1,
+        10,
+        100,
+        1000,
+        pytest.approx(1000, abs=1),
+        pytest.approx(100, abs=1),
+        pytest.approx(100, abs=1),
+    ]
+    assert pace.size == 1
+    pace.begin(10, now + 1000)
+    pace.look(9, now + 1000 + 1e-6)
+    assert pace.size == 10
+    pace.look(9, now + 2000)
+    assert pace.size == 10
+
+
+def test_a_lease_is_over_by_either_clock() -> None:
+    """The wall clock goes on while a machine is suspended, the other one while somebody sets the time back."""
+    lease = lease_of((0, 10))
+    clocks = [(29.9, 29_900_000), (30.0, 0), (0.0, 30_000_000)]
+    assert [lease.is_over(now, wall_us) for now, wall_us in clocks] == [False, True, True]
+    lease.is_lost = True
+    assert lease.is_over(0.0, 0)
 
 
 def test_attempts_are_those_of_the_message() -> None:

@@ -193,3 +193,53 @@ def test_a_lease_ends_with_its_last_answer(count: int) -> None:
     book.confirmed(closed, 0, 0.0)
     assert book.leases == {}
     assert book.counts["acknowledged"] == count
+
+
+def test_what_expired_in_the_buffer_is_passed_over_and_given_back() -> None:
+    """It counts as expired, once, and what was handed out can be settled still: the broker says whether its lease goes
+    on. A lease that is known to be lost is not mentioned."""
+    lease, lost = lease_of((0, 10)), lease_of((0, 5), number=2)
+    book = book_of(lease, lost)
+    lease.handed = 3
+    ack(lease, 0)
+    book.expire(lease)
+    book.expire(lease)
+    lost.is_lost = True
+    book.expire(lost)
+    book.expire(lost)
+    assert (book.buffered, book.counts["expired"], lease.left) == (0, 12, 2)
+    flight = book.settles.next_request(book.hand_overs(), 0.0)
+    assert said(flight) == [("ACCEPT", 1, [(0, 1)]), ("RETURN", 1, [(3, 10)])]
+    assert flight is not None
+    assert [[*iter_ranges(each.ranges)] for each in flight.message.hand_overs] == [[(1, 3)]]
+    ack(lease, 1)
+    book.gather()
+    closed, _pause = book.settles.answered(flight, SettleReply([None, LOST]), lease.expires_at)
+    book.confirmed(closed, 0, 0.0)
+    assert (book.counts["acknowledged"], book.counts["returned"], book.counts["lost"]) == (1, 0, 0)
+    assert said(book.settles.next_request([], 0.0)) == [("ACCEPT", 1, [(1, 2)])]
+
+
+@pytest.mark.parametrize("settled_elsewhere", [1, 3, 1000], ids=["one", "three", "all"])
+def test_halves_cost_few_requests(settled_elsewhere: int) -> None:
+    """However many of 1,000 were settled elsewhere, they are found in 11 requests more, with an item for each half: at
+    most 20 for each of few, 2,000 for all."""
+    lease = lease_of((0, 1000))
+    book = book_of(lease)
+    step = 1000 // settled_elsewhere
+    gone = {*range(0, 1000, step)} if settled_elsewhere > 3 else {at * step for at in range(settled_elsewhere)}
+    book.settle(lease, [*range(1000)], ACK)
+    requests = items = 0
+    while (flight := book.settles.next_request([], 0.0)) is not None:
+        requests += 1
+        items += len(flight.message.items)
+        results: list[ErrorInfo | None] = []
+        for item in flight.message.items:
+            spans = [*iter_ranges(item.ranges)]
+            results.append(LOST if any(at in gone for start, end in spans for at in range(start, end)) else None)
+        closed, _pause = book.settles.answered(flight, SettleReply(results), 0.0)
+        book.confirmed(closed, 0, 0.0)
+    assert requests <= 12
+    assert items <= min(1 + 20 * settled_elsewhere, 2000)
+    assert (book.counts["acknowledged"], book.counts["lost"]) == (1000 - len(gone), len(gone))
+    assert book.leases == {}
