@@ -87,11 +87,10 @@ class Acquirer:
         """Return what is here, if any, after asking for more: waits for nothing."""
         desk = self._desk
         while not self.is_stopped and (lease := self.asking.granted.next_lease()) is not None:
-            if lease.is_lost or lease.expires_at <= self._time.now():
+            if lease.has_none_to_hand_out or lease.is_over(self._time.now(), self._time.wall_us()):
                 with desk.lock:
                     self.asking.granted.skip()
-                    if not lease.is_lost:
-                        desk.book.expire(lease)
+                    desk.book.expire(lease)
                 continue
             try:
                 found = self.asking.granted.pop()

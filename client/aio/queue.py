@@ -196,7 +196,7 @@ class _Limited(Generic[AnyQueueMessage]):
         if self._left <= 0:
             return None
         queue = self._queue
-        items = await queue.items_until(queue.now() + self._idle_s)
+        items = await queue.piece_until(queue.now() + self._idle_s)
         return items if items is None or self._left == math.inf else self._counted(items)
 
     def _counted(self, items: Iterator[AnyQueueMessage]) -> Iterator[AnyQueueMessage]:

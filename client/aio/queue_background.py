@@ -94,7 +94,8 @@ class QueueBackground:
         """Do what is due; return when to look again."""
         desk, now = self.desk, self._time.now()
         self._renew(now)
-        next_due = self._plan.next_due(desk.book)
+        desk.pass_over()
+        next_due = min(self._plan.next_due(desk.book), desk.hand_until())
         busy_until = desk.seen_at + BUSY_S
         if now < busy_until:
             return min(busy_until, next_due)

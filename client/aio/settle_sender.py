@@ -99,6 +99,20 @@ class SettleSender:
         if hand is not None:
             hand.lease.handed = max(hand.lease.handed, hand.position())
 
+    def pass_over(self) -> None:
+        """Hand out no more of the list in hand if its lease has ended. From any thread."""
+        with self.lock:
+            hand = self.hand
+            if hand is not None and len(hand) and hand.lease.is_over(self.time.now(), self.time.wall_us()):
+                hand.keep_back()
+                self.look()
+                self.book.expire(hand.lease)
+
+    def hand_until(self) -> float:
+        """Return when the lease of what is in hand ends."""
+        hand = self.hand
+        return hand.lease.expires_at if hand is not None and len(hand) else math.inf
+
     def _send(self, connection: Connection, *, reports: bool = False) -> None:
         settles = self.book.settles
         if self.time.now() >= self.retry_at:
@@ -142,6 +156,7 @@ class SettleSender:
         self.book.confirmed(entries, self.time.wall_us(), self.time.now())
         if self.book.reports:
             self.on_work()
+        self.pass_over()
         self.look()
         self.book.gather()
         self._send(connection)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Generic, cast
 
 from ...protocol.errors import ClosedError, ConcurrentUseError, TidelogError
 from ..codec import Decoder
 from ..core.granted import Leased
+from ..core.pace import Pace
 from ..core.queue_hand import QueueHand
 from ..core.queue_plan import QueuePlan
 from ..core.renewal_plan import RenewalPlan
@@ -51,6 +53,7 @@ class AsyncTaking(Generic[AnyQueueMessage]):
         self._hand: QueueHand[AnyQueueMessage] | None = None
         self._begun: AsyncQueueBatch[AnyQueueMessage] | None = None
         """What the hand was made of."""
+        self._pace = Pace()
         self._turns = Turns()
         self._is_stopped = False
         self._closed: ClosedError | None = None
@@ -58,19 +61,32 @@ class AsyncTaking(Generic[AnyQueueMessage]):
     async def items_until(self, until: float) -> Iterator[AnyQueueMessage] | None:
         """Return what is to be handed out next, message by message."""
         hand = self._hand
-        if hand is not None and len(hand):
-            self._check()
-            if self._background is not None:
-                self._background.start()
-            return hand.items
+        if hand is not None:
+            self._pace.look(len(hand), self.now())
+            if self._is_in_hand(hand):
+                self._check()
+                if self._background is not None:
+                    self._background.start()
+                return hand.items
         return self._picked_up(await self._pull(until))
 
+    async def piece_until(self, until: float) -> Iterator[AnyQueueMessage] | None:
+        """Return as much of that as may be handed out before the clock is looked at again."""
+        items, hand, size = await self.items_until(until), self._hand, self._pace.size
+        return islice(items, size) if items is not None and hand is not None and size < len(hand) else items
+
     async def _next_items(self) -> Iterator[AnyQueueMessage] | None:
-        return await self.items_until(math.inf)
+        return await self.piece_until(math.inf)
+
+    def _is_in_hand(self, hand: QueueHand[AnyQueueMessage]) -> bool:
+        """Whether there are messages in hand whose lease runs; of one that has ended the rest is passed over."""
+        if len(hand) and self._desk is not None:
+            self._desk.pass_over()
+        return bool(len(hand))
 
     async def _next_batch(self, idle_s: float) -> AsyncQueueBatch[AnyQueueMessage] | None:
         hand = self._hand
-        found = self._rest_of(hand) if hand is not None and len(hand) else None
+        found = self._rest_of(hand) if hand is not None and self._is_in_hand(hand) else None
         if found is None:
             found = await self._pull(self.now() + idle_s)
         if found is not None:
@@ -112,6 +128,7 @@ class AsyncTaking(Generic[AnyQueueMessage]):
         if self._is_stopped:  # since the batch was there: nobody has told this hand
             hand.keep_back()
         self._handed_out(len(hand))
+        self._pace.begin(len(hand), desk.seen_at)
         return hand.items
 
     def _handed_out(self, count: int) -> None:

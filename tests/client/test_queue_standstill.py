@@ -1,0 +1,106 @@
+"""A program that stands still while it has messages of a queue in hand, or whose broker does."""
+
+from __future__ import annotations
+
+import signal
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.client.flavours import World
+from tests.client.queues import Stage, done, offsets, queue_broker, staged  # noqa: F401
+from tests.client.test_queue_process import worker
+from tests.helpers.broker_process import BrokerProcess
+from tidelog import Client
+
+pytestmark = pytest.mark.process
+
+
+def _is_late(message: Any) -> bool:
+    return bool(message.lease_expires_at <= datetime.now(UTC))
+
+
+@staged
+async def test_a_loop_passes_over_what_expired_in_hand(stage: Stage) -> None:
+    """After a handler that took longer than the lease nothing of its list is handed out: it comes again, as attempt 1,
+    under a lease that runs; what was in hand counts."""
+    async with stage.client() as client:
+        await stage.fill(client, 20)
+        late: list[int] = []
+        attempts: dict[int, int] = {}
+        async with stage.queue(client, max_in_flight=20, visibility_timeout=1, auto_extend=False) as queue:
+            async for message in queue.messages(idle_timeout=5):
+                late += [message.offset] if _is_late(message) else []
+                time.sleep(1.2 if message.offset == 5 and message.attempt == 1 else 0.002)
+                attempts[message.offset] = message.attempt
+                await done(message.ack())
+                if len(attempts) == 20 and attempts[5] == 2:
+                    queue.stop()
+            found = queue.statistics()
+        assert late == []
+        assert attempts == {at: 2 if at == 5 else 1 for at in range(20)}
+        assert found.expired == 14
+
+
+@staged
+async def test_receive_and_batches_pass_over_it_too(stage: Stage) -> None:
+    """What was left in hand of a list goes to nobody once its lease is over."""
+    async with stage.client() as client:
+        await stage.fill(client, 20)
+        options = {"max_in_flight": 20, "visibility_timeout": 1, "auto_extend": False}
+        async with stage.queue(client, **options) as queue:
+            (first,) = await queue.receive(1)
+            await done(first.ack(wait=True))
+            time.sleep(1.2)
+            received = await queue.receive(5)
+            assert received
+            assert not any(map(_is_late, received))
+            assert queue.statistics().expired == 19
+            time.sleep(1.2)
+            batch = await anext(aiter(queue.batches()))
+            assert len(batch)
+            assert not any(map(_is_late, batch))
+
+
+STOPPED = """
+import sys, time, tidelog
+from datetime import datetime, timezone
+late, seen, told = [], set(), False
+with tidelog.Client(sys.argv[1]) as client:
+    with client.queue(sys.argv[2], sys.argv[3], max_in_flight=1000, visibility_timeout=1) as queue:
+        for message in queue:
+            begun = time.monotonic()
+            if message.lease_expires_at <= datetime.now(timezone.utc):
+                late.append(message.offset)
+            while time.monotonic() < begun + 0.0005:
+                pass
+            seen.add(message.offset)
+            message.ack()
+            if len(seen) == 300 and not told:
+                told = True
+                print("busy", flush=True)
+            if len(seen) == 2000:
+                queue.stop()
+        queue.flush()
+        print(len(late), queue.statistics().acknowledged)
+"""
+
+
+def test_a_worker_that_was_stopped_passes_over_its_list(queue_broker: BrokerProcess) -> None:  # noqa: F811
+    """SIGSTOP in the middle of a list for longer than its lease: not more than a millisecond's work of it is done after
+    SIGCONT, and everything is acknowledged once."""
+    stage = Stage(World("blocking", None), queue_broker)  # type: ignore[arg-type]
+    with Client(queue_broker.url) as client:
+        client.topics.create(stage.topic, partitions=1)
+        client.produce_many(stage.topic, [b"x"] * 2000)
+        with worker(STOPPED, queue_broker.url, stage.topic, stage.group) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "busy\n"
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(1.5)
+            process.send_signal(signal.SIGCONT)
+            late, acknowledged = process.stdout.readline().split()
+        assert int(late) <= 3
+        assert int(acknowledged) == 2000
