@@ -141,6 +141,11 @@ class PartitionDelivery:
     def end(self, error: TidelogError, ended: Callable[[], None]) -> None:
         """The topic was deleted: whoever waits gets `error`, `ended` is called when the files may be removed."""
 
+        # Nothing leads back to the partition, which is gone with its last reader and not when the collector comes.
+        messages = self.messages()
+        self.messages = lambda: messages
+        self.on_change, self.reopen = _nobody, _cannot
+
         def close() -> None:
             self.close(clean=False)
             ended()

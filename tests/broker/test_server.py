@@ -166,7 +166,7 @@ async def test_a_malformed_frame_closes_its_connection(number: int, log: list[st
         (encode_head(14, Flags.NONE, 7, b"\xc1", 0), "INVALID_REQUEST"),
         (encode_head(14, Flags.NONE, 7, b"", 0), "INVALID_REQUEST"),
         (encode_head(8, Flags.NONE, 7, b"\x91\x91\x95\x00\x00\x00\x00\x00", 0), "INVALID_REQUEST"),
-        (encode_head(40, Flags.NONE, 7, b"\x90", 0), "UNSUPPORTED"),
+        (encode_head(50, Flags.NONE, 7, b"\x90", 0), "UNSUPPORTED"),
         (encode_head(999, Flags.NONE, 7, b"\x90", 0), "UNSUPPORTED"),
         (encode_head(1, Flags.NONE, 7, encode(HELLO), 0), "INVALID_REQUEST"),
         (

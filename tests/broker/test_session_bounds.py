@@ -136,7 +136,7 @@ async def test_a_frame_above_max_frame_bytes_is_refused_on_its_first_bytes() -> 
         with pytest.raises(FrameTooLargeError, match=r"1048576"):
             await peer.reply()
         assert await peer.is_closed()
-        assert host.memory.used_bytes == 1024
+        assert host.memory.used_bytes <= 1024
 
 
 async def test_a_hello_must_fit_into_8_kib() -> None:

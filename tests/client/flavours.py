@@ -15,7 +15,6 @@ from typing import Any
 
 import anyio
 import pytest
-from tidelog.client.blocking.groups import Groups
 
 from tests.client.fake_broker import FakeBroker
 from tidelog import (
@@ -34,6 +33,7 @@ from tidelog.client.aio.archive import AsyncArchive
 from tidelog.client.aio.groups import AsyncGroups
 from tidelog.client.aio.topics import AsyncTopics
 from tidelog.client.blocking.archive import Archive
+from tidelog.client.blocking.groups import Groups
 from tidelog.client.blocking.topics import Topics
 
 Body = Callable[[], Coroutine[Any, Any, Any]]

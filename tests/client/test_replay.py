@@ -51,6 +51,7 @@ async def test_a_read_that_ended_or_was_left_keeps_no_connection(world: World) -
         await consumer.seek_to_time(BASE + timedelta(seconds=2))
         assert [message.offset async for message in consumer] == list(range(20, 30))
         eventually(lambda: not peers)
+        gc.collect()  # what other tests left is not ours
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             left = client.replay("t")

@@ -26,6 +26,7 @@ from tidelog.protocol.errors import (
 )
 from tidelog.protocol.messages import (
     EXCHANGES,
+    Acquire,
     AlterTopic,
     BatchResult,
     BrokerLimits,
@@ -38,6 +39,8 @@ from tidelog.protocol.messages import (
     HelloReply,
     InitProducer,
     InitProducerReply,
+    JoinGroup,
+    JoinGroupReply,
     ListOffsets,
     ListOffsetsReply,
     Message,
@@ -342,7 +345,6 @@ async def test_stats_names_are_documented_and_equal_what_happened() -> None:
         await other.greet()
         reply = await ask(peer, Stats())
         assert isinstance(reply, StatsReply)
-        assert {name.split("{")[0] for name in reply.values} == set(HELP)
         expected = {
             "tidelog_connections": 2,
             "tidelog_connections_total": 2,
@@ -360,6 +362,12 @@ async def test_stats_names_are_documented_and_equal_what_happened() -> None:
             "tidelog_unsynced_bytes": 0,
         }
         assert {name: reply.values[name] for name in expected} == expected
+        joined = await ask(peer, JoinGroup("default/g", [topic_id], 1))
+        assert isinstance(joined, JoinGroupReply)
+        await ask(peer, Acquire(joined.group.id, joined.group.generation, 1, [topic_id]))  # only what works is counted
+        reply = await ask(peer, Stats())
+        assert isinstance(reply, StatsReply)
+        assert {name.split("{")[0] for name in reply.values} == set(HELP)
 
 
 @pytest.mark.parametrize("api", [api for api in Api if api not in EXCHANGES])
