@@ -28,8 +28,8 @@ class MessageState(msgspec.Struct, frozen=True):
 
     `state` is available, leased, waiting (for its time, after a failed attempt), suspect (available, but alone: a
     consumer went down with it or beside it), acknowledged, rejected, expired-by-retention, damaged, or before-start:
-    the group began behind it. `attempts` is how often it was handed out, `due` when it is available again (waiting) or its
-    lease ends (leased), `failure` why the last attempt failed, as far as that is known.
+    the group began behind it. `attempts` is how often it was handed out, `due` when it is available again (waiting) or
+    its lease ends (leased), `failure` why the last attempt failed, as far as that is known.
     """
 
     group: str

@@ -84,7 +84,6 @@ class Broker:
         """Return once it serves. Raises DataDirLockedError, CannotListenError, or why the data cannot be opened."""
         from .broker.data_folder import open_files
         from .broker.embedded import EmbeddedBroker
-
         from .broker.logging import configure
 
         self._check_process()
