@@ -37,7 +37,6 @@ class QueueDesk(SettleSender):
         super().__init__(link, member)
         self._timeout = timeout
         self._on_lease_lost = on_lease_lost
-        self._lost_before = 0
         self._reported: set[object] = set()
         """Leases that the log said to be lost."""
 
@@ -86,7 +85,7 @@ class QueueDesk(SettleSender):
         elif not runtime.is_here(self.home):  # another thread than the loop's
             runtime.call_soon(self.home, partial(self._take_later, lease, offsets, how, is_batch))
             return runtime.SETTLED
-        entry, conflicts, serial = self._take(lease, offsets, how, is_batch=is_batch)
+        entry, conflicts, serial = self._take(lease, offsets, how, is_batch=is_batch, is_awaited=wait)
         if not wait:
             return runtime.SETTLED
         return self._settled(lease, entry, conflicts, serial, timeout)
@@ -94,10 +93,12 @@ class QueueDesk(SettleSender):
     def _take_later(self, lease: HeldLease, offsets: list[int], how: How, is_batch: bool) -> None:
         self._take(lease, offsets, how, is_batch=is_batch)
 
-    def _take(self, lease: HeldLease, offsets: list[int], how: How, *, is_batch: bool) -> tuple[Entry | None, int, int]:
+    def _take(
+        self, lease: HeldLease, offsets: list[int], how: How, *, is_batch: bool, is_awaited: bool = False
+    ) -> tuple[Entry | None, int, int]:
         with self.lock:
             self.look()
-            entry, conflicts = self.book.settle(lease, offsets, how, is_batch=is_batch)
+            entry, conflicts = self.book.settle(lease, offsets, how, is_batch=is_batch, is_awaited=is_awaited)
             serial = self.book.settles.last_serial
         self.attend()
         return entry, conflicts, serial
@@ -105,7 +106,13 @@ class QueueDesk(SettleSender):
     def _settled(self, lease: HeldLease, entry: Entry | None, conflicts: int, serial: int, timeout: Timeout) -> None:
         """Return when an entry is durable; without one, when what was said of the messages before is."""
         deadline = Deadline.after(timeout_seconds(timeout, self._timeout), self.time.now())
-        self.wait_for(serial if entry is None else entry.serial, deadline)
+        is_told = False
+        try:
+            self.wait_for(serial if entry is None else entry.serial, deadline)
+            is_told = True
+        finally:
+            with self.lock:
+                self.book.no_longer_awaited(entry, is_told=is_told)
         self.tell()
         if conflicts or (entry is None and lease.is_lost):
             raise lost_error(lease)
@@ -113,8 +120,8 @@ class QueueDesk(SettleSender):
             raise copy_of(entry.error)
 
     def flush(self, deadline: Deadline) -> None:
-        """Return when everything settled so far is durable. Raises LeaseLostError for what was lost since the last
-        flush, TimedOutError."""
+        """Return when everything settled so far is durable. Raises LeaseLostError for what was lost and not raised by
+        another call, TimedOutError."""
         with self.lock:
             self.look()
             self.book.gather()
@@ -122,7 +129,8 @@ class QueueDesk(SettleSender):
         self.pump()
         self.wait_for(serial, deadline)
         self.tell()
-        lost, self._lost_before = self.book.counts["lost"] - self._lost_before, self.book.counts["lost"]
+        with self.lock:
+            lost, self.book.untold = self.book.untold, 0
         if lost:
             raise LeaseLostError(
                 f"expected leases on all that was settled, found {lost} messages whose lease had ended, or that were"
@@ -150,7 +158,7 @@ class QueueDesk(SettleSender):
         with self.lock:
             self.look()
             self.book.gather()
-            self._lost_before = self.book.counts["lost"]
+            self.book.untold = 0
             for lease in self.book:
                 self.book.give_back(lease, handed)
         self.pump()

@@ -36,6 +36,10 @@ class LeaseBook:
         """Leases with acknowledgements that were not looked at; see `HeldLease.is_clean`."""
         self.reports: list[LostLease] = []
         """Not told to the user yet."""
+        self.untold = 0
+        """Messages whose loss no call has raised."""
+        self.awaited: dict[Entry, int] = {}
+        """Of entries whose outcome a caller waits for: how many of their messages were lost, which he is told."""
         self.counts = dict.fromkeys(["received", "lost", "expired", "renewals", *COUNTED.values()], 0)
 
     def __iter__(self) -> Iterator[HeldLease]:
@@ -79,12 +83,14 @@ class LeaseBook:
             if len(offsets):
                 self._enter(lease, ACCEPTED, offsets)
             self._contradicted(lease, conflicts)
+            self.untold += conflicts
 
     def settle(
-        self, lease: HeldLease, offsets: list[int], how: How, *, is_batch: bool = False
+        self, lease: HeldLease, offsets: list[int], how: How, *, is_batch: bool = False, is_awaited: bool = False
     ) -> tuple[Entry | None, int]:
         """Note what the user said of messages, or of a lease (a renewal): the entry that tells the broker, None if
         there is nothing new to say, and how many were settled otherwise before; of a batch it is only about the rest.
+        A caller that waits is told what was lost, and says so by `no_longer_awaited`.
         """
         self.gather()
         if how.what is Settling.RENEW:
@@ -93,13 +99,24 @@ class LeaseBook:
         if is_batch:
             conflicts = 0
         self._contradicted(lease, conflicts)
-        return (self._enter(lease, how, fresh) if len(fresh) else None), conflicts
+        self.untold += 0 if is_awaited else conflicts
+        entry = self._enter(lease, how, fresh, is_awaited=is_awaited) if len(fresh) else None
+        return entry, conflicts
 
-    def _enter(self, lease: HeldLease, how: How, fresh: list[int]) -> Entry | None:
+    def _enter(self, lease: HeldLease, how: How, fresh: list[int], *, is_awaited: bool = False) -> Entry | None:
         if lease.is_lost:
             self._lost(lease, fresh)
+            self.untold += 0 if is_awaited else len(fresh)
             return None
-        return self.settles.add(lease, how, fresh)
+        entry = self.settles.add(lease, how, fresh)
+        if is_awaited:
+            self.awaited[entry] = 0
+        return entry
+
+    def no_longer_awaited(self, entry: Entry | None, *, is_told: bool) -> None:
+        """A caller waits no more for what was said; unless it raises what was lost of it, `untold` has that."""
+        lost = 0 if entry is None else self.awaited.pop(entry, 0)
+        self.untold += 0 if is_told else lost
 
     def renew(self, leases: Iterable[HeldLease]) -> None:
         """Keep leases for as long as they were given for."""
@@ -141,6 +158,7 @@ class LeaseBook:
                     self._end(lease)
                 elif entry.how.what not in GIVEN_BACK:
                     self._lost(lease, [*entry.offsets], entry.error if is_refused else None)
+                    self._count_untold(entry)
             elif entry.how.what is Settling.RENEW:
                 lease.renewed(
                     entry.sent_at,
@@ -175,6 +193,13 @@ class LeaseBook:
         lease.is_lost = True
         if not lease.unanswered:
             self.leases.pop(lease.id, None)
+
+    def _count_untold(self, entry: Entry) -> None:
+        root = entry.root()
+        if root in self.awaited:
+            self.awaited[root] += len(entry.offsets)
+        else:
+            self.untold += len(entry.offsets)
 
     def _contradicted(self, lease: HeldLease, count: int) -> None:
         """Note that the user said something of messages that were settled otherwise here, or given back."""

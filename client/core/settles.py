@@ -64,6 +64,10 @@ class Entry:
         self.parent: Entry | None = None
         self.open_parts = 0
 
+    def root(self) -> Entry:
+        """Return the entry that this one is a part of, or itself."""
+        return self if self.parent is None else self.parent.root()
+
     def halves(self) -> list[Entry]:
         """Return two entries that stand for this one."""
         middle = len(self.offsets) // 2

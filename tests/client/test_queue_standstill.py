@@ -13,7 +13,7 @@ from tests.client.flavours import World
 from tests.client.queues import Stage, done, offsets, queue_broker, staged  # noqa: F401
 from tests.client.test_queue_process import worker
 from tests.helpers.broker_process import BrokerProcess
-from tidelog import Client
+from tidelog import Client, LeaseLostError
 
 pytestmark = pytest.mark.process
 
@@ -65,12 +65,12 @@ async def test_receive_and_batches_pass_over_it_too(stage: Stage) -> None:
 
 
 STOPPED = """
-import sys, time, tidelog
+import contextlib, sys, time, tidelog
 from datetime import datetime, timezone
 late, seen, told = [], set(), False
 with tidelog.Client(sys.argv[1]) as client:
     with client.queue(sys.argv[2], sys.argv[3], max_in_flight=1000, visibility_timeout=1) as queue:
-        for message in queue:
+        for message in queue.messages(idle_timeout=3):
             begun = time.monotonic()
             if message.lease_expires_at <= datetime.now(timezone.utc):
                 late.append(message.offset)
@@ -81,9 +81,8 @@ with tidelog.Client(sys.argv[1]) as client:
             if len(seen) == 300 and not told:
                 told = True
                 print("busy", flush=True)
-            if len(seen) == 2000:
-                queue.stop()
-        queue.flush()
+        with contextlib.suppress(tidelog.LeaseLostError):  # acknowledged just before the stop, and not sent yet
+            queue.flush()
         print(len(late), queue.statistics().acknowledged)
 """
 
@@ -104,3 +103,32 @@ def test_a_worker_that_was_stopped_passes_over_its_list(queue_broker: BrokerProc
             late, acknowledged = process.stdout.readline().split()
         assert int(late) <= 3
         assert int(acknowledged) == 2000
+
+
+@staged
+async def test_a_loss_is_raised_once(stage: Stage) -> None:
+    """What `ack(wait=True)` raised for a message, or a batch for some of its own, no flush and no leaving raises again;
+    what nobody was told of the next flush raises, and the one after it does not."""
+    async with stage.client() as client, stage.client() as other:
+        await stage.fill(client, 8)
+        async with stage.queue(client, max_in_flight=8) as queue:
+            batch = await anext(aiter(queue.batches()))
+            held = list(batch)
+            assert offsets(held) == [*range(8)]
+            for at in (0, 3, 6, 7):
+                await other.settle(held[at].lease_token, "reject")
+            with pytest.raises(LeaseLostError):
+                await done(held[0].ack(wait=True))
+            with pytest.raises(LeaseLostError):  # contradicts what was said before
+                await done(held[0].nack(wait=True))
+            with pytest.raises(LeaseLostError):
+                await done(batch[1:6].ack(wait=True))
+            await queue.flush()
+            assert (queue.statistics().acknowledged, queue.statistics().lost) == (4, 3)
+            await done(held[6].ack())
+            with pytest.raises(LeaseLostError, match="found 1 messages"):
+                await queue.flush()
+            await queue.flush()
+            with pytest.raises(LeaseLostError):
+                await done(held[7].ack(wait=True))
+        assert queue.statistics().lost == 5
