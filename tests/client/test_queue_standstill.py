@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.client.flavours import World
+from tests.client.flavours import FLAVOURS, World, run
 from tests.client.queues import Stage, done, offsets, queue_broker, staged  # noqa: F401
 from tests.client.test_queue_process import worker
+from tests.client.test_silence import impatient
 from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.proxy import Proxy
 from tidelog import Client, LeaseLostError
+from tidelog.protocol.api import Api
 
 pytestmark = pytest.mark.process
 
@@ -132,3 +136,50 @@ async def test_a_loss_is_raised_once(stage: Stage) -> None:
             with pytest.raises(LeaseLostError):
                 await done(held[7].ack(wait=True))
         assert queue.statistics().lost == 5
+
+
+async def _all_of(stage: Stage, proxy: Proxy, vanish: Callable[[Proxy], object]) -> None:
+    """Take and acknowledge ten messages, five at a time, over a connection that goes silent in the middle."""
+    async with stage.client() as direct, World(stage.world.flavour, None).client(proxy.url) as client:  # type: ignore[arg-type]
+        await stage.fill(direct, 10)
+        begun = time.monotonic()
+        async with stage.queue(client, max_in_flight=5) as queue:
+            held = [message async for message in queue.messages(limit=3)]
+            await done(held[0].ack(wait=True))
+            vanish(proxy)
+            await done(held[1].ack())
+            seen = [(message.offset, message.attempt) for message in held]
+            async for message in queue.messages(limit=7):
+                seen.append((message.offset, message.attempt))
+                await done(message.ack())
+            await done(held[2].ack(wait=True))
+            await queue.flush()
+            found = queue.statistics()
+        assert time.monotonic() - begun < 10
+        assert sorted(seen) == [(at, 1) for at in range(10)]
+        assert (found.acknowledged, found.lost, found.expired) == (10, 0, 0)
+        assert proxy.connections == 2  # the queue's own one, made again once
+        states = ["available", "leased", "waiting", "suspect"]
+        assert [each async for each in direct.groups.messages(stage.group, states=states)] == []
+
+
+SILENCES: dict[str, Callable[[Proxy], object]] = {
+    "everything": lambda proxy: proxy.black_hole(),
+    "an acquire": lambda proxy: proxy.vanish(Api.ACQUIRE, replies=False),
+    "leases": lambda proxy: proxy.vanish(Api.ACQUIRE, replies=True),
+    "a settle": lambda proxy: proxy.vanish(Api.SETTLE, replies=False),
+    "its answer": lambda proxy: proxy.vanish(Api.SETTLE, replies=True),
+}
+
+
+@pytest.mark.parametrize("silence", SILENCES)
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_connection_that_goes_silent(flavour: str, silence: str, queue_broker: BrokerProcess) -> None:  # noqa: F811
+    """A half-open connection is found in twice the time that silence is borne (5 s outside of tests): what is held
+    stays held, what was leased to nobody comes at once and uncounted, nothing twice."""
+
+    async def body(world: World) -> None:
+        await _all_of(Stage(world, queue_broker), proxy, SILENCES[silence])
+
+    with Proxy(*queue_broker.address) as proxy, impatient():
+        run(flavour, body)
