@@ -74,7 +74,7 @@ class GroupPartition:
         self._owner = owner
         self._around = around
         self._finder = BatchFinder(partition, around.services.offload, self._tell)
-        self._start = StartSearch(partition, self._record_start)
+        self._start = StartSearch(partition, self._record_start, self._tell)
         self._alarm = Alarm(around.services.timers, self._due)
         self._watch = partition.watch(self._woken)
 
@@ -109,8 +109,8 @@ class GroupPartition:
 
     @property
     def is_preparing(self) -> bool:
-        """Whether a worker opens or reads something for it."""
-        return self._finder.is_reading or self.partition.delivery.is_opening
+        """Whether something is opened, read or recorded that may give it messages."""
+        return self._finder.is_reading or self.partition.delivery.is_opening or self._start.is_under_way
 
     def take_trouble(self) -> TidelogError | None:
         """Return once what kept stored messages from being read."""

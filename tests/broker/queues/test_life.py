@@ -138,6 +138,29 @@ def test_a_group_that_begins_at_a_time_to_come() -> None:
     assert sorted(take(core, member, 10)) == [5, 6, 7, 8]
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_who_asks_while_a_start_is_recorded_waits_for_that(is_first: bool) -> None:
+    """Also who asked for no wait, be it the group's first request or not: the message that begins it is there."""
+    core = QueueCore(MemoryFiles())
+    core.create("orders", 1)
+    book, _events = notebook(core)
+    at_us = core.clock.wall_us() + MINUTE
+    core.door().ask(JoinGroup("g", [core.topic("orders").id], 1, GroupStart("time", at_us), settings()))
+    core.settle()
+    member = member_of(core, book, 1)
+    assert is_first or take(core, member, 10) == {}
+    core.advance(2 * MINUTE)
+    core.send(core.topic("orders").partition(0), batch(b"first"))
+    core.begin_round()
+    core.finish_round()
+    call = member.acquire(10)
+    assert call.is_pending
+    core.settle()
+    assert not call.is_pending
+    member.harvest()
+    assert [[*held.left] for held in member.held.values()] == [[0]]
+
+
 def test_leases_survive_a_restart() -> None:
     """They run on for a visibility timeout at least, may be settled, and nobody else is given the messages."""
     core, (member,) = begin()
