@@ -127,7 +127,9 @@ class DescriptorFile:
             return False
         except OSError as error:
             if error.errno in _UNSUPPORTED:
-                return False
+                # tmpfs cannot be asked, and need not be: its pages are the file. Others may have to read.
+                self._in_memory = kernel.is_in_memory(self.fd)
+                return self._in_memory
             raise
         return True
 

@@ -1,4 +1,4 @@
-"""The two Linux calls that Python's `os` lacks, through cffi: fallocate that keeps the size, and syncfs.
+"""The Linux calls that Python's `os` lacks, through cffi: fallocate that keeps the size, syncfs, and fstatfs.
 
 `os.posix_fallocate` is not used: where a file system lacks the call, glibc emulates it by writing zeros into
 blocks that read as zero, which races with the writer.
@@ -6,6 +6,7 @@ blocks that read as zero, which races with the writer.
 
 import errno
 import os
+from collections.abc import Sequence
 from functools import cache
 from typing import Protocol, cast
 
@@ -14,17 +15,25 @@ import cffi
 _FALLOC_FL_KEEP_SIZE = 1
 # Before 5.8 syncfs reported success even when pages could not be written.
 _FIRST_KERNEL_WITH_SYNCFS_ERRORS = (5, 8)
+# The first field of struct statfs, a long; what follows it differs between machines and is not looked at.
+_STATFS_BYTES = 256
+_TMPFS_MAGIC = 0x01021994
+_RAMFS_MAGIC = 0x858458F6
 
 
 class _Library(Protocol):
     def fallocate(self, fd: int, mode: int, offset: int, length: int) -> int: ...
     def syncfs(self, fd: int) -> int: ...
+    def fstatfs(self, fd: int, found: object) -> int: ...
 
 
 @cache
 def _load() -> tuple[cffi.FFI, _Library]:
     ffi = cffi.FFI()
-    ffi.cdef("int fallocate(int fd, int mode, int64_t offset, int64_t length); int syncfs(int fd);")
+    ffi.cdef(
+        "int fallocate(int fd, int mode, int64_t offset, int64_t length); int syncfs(int fd);"
+        "int fstatfs(int fd, long *found);"
+    )
     return ffi, cast("_Library", ffi.dlopen(None))
 
 
@@ -44,6 +53,16 @@ def syncfs(fd: int) -> None:
     ffi, library = _load()
     if library.syncfs(fd) != 0:
         raise OSError(ffi.errno, os.strerror(ffi.errno))
+
+
+def is_in_memory(fd: int) -> bool:
+    """Say whether the file system that holds `fd` keeps its files in memory (tmpfs, ramfs); raises `OSError`."""
+    ffi, library = _load()
+    found = ffi.new("long[]", _STATFS_BYTES // ffi.sizeof("long"))
+    if library.fstatfs(fd, found) != 0:
+        raise OSError(ffi.errno, os.strerror(ffi.errno))
+    kind = cast("Sequence[int]", found)[0] & 0xFFFF_FFFF
+    return kind in (_TMPFS_MAGIC, _RAMFS_MAGIC)
 
 
 @cache

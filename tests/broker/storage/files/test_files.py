@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 
 from tidelog.broker.storage.files import DiskFiles, Files, MemoryFiles, kernel, write_durably
 from tidelog.broker.storage.files.arrays import CHECKSUM, PARTS
+
+SHM = Path("/dev/shm")
 
 
 @pytest.fixture(params=["disk", "memory"])
@@ -134,6 +137,30 @@ def test_what_was_just_written_is_resident(files: Files) -> None:
     file.warm(0, 1 << 20)
     assert file.is_resident(0, 1 << 20)
     assert file.is_resident(100, 0)
+
+
+@pytest.mark.skipif(not SHM.is_dir(), reason="needs a tmpfs at /dev/shm")
+def test_what_lies_on_a_tmpfs_is_resident() -> None:
+    """The kernel does not say so of its files, which are memory: they are asked for once, and never read by a worker."""
+    with tempfile.TemporaryDirectory(dir=SHM) as folder:
+        file = DiskFiles(folder).create("a", 1 << 20)
+        assert [file.is_resident(0, 1 << 20), file.is_resident(1 << 19, 4096)] == [True, True]
+
+
+@pytest.mark.parametrize("is_memory", [True, False])
+def test_a_file_that_cannot_be_asked_may_lie_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_memory: bool
+) -> None:
+    """Where the kernel does not say what is resident, all is on a file system of memory, and nothing on another."""
+
+    def preadv(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    file = DiskFiles(tmp_path).create("a", 4096)
+    file.warm(0, 4096)
+    monkeypatch.setattr(os, "preadv", preadv)
+    monkeypatch.setattr(kernel, "is_in_memory", lambda _fd: is_memory)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
+    assert file.is_resident(0, 4096) is is_memory
 
 
 def test_data_is_found_behind_holes(files: Files) -> None:
