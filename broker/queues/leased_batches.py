@@ -113,18 +113,18 @@ def find_batches(
         if not len(listed.ends):
             break
         at = wanted.next_from(int(listed.ends[-1]))
+        before = wanted.count_below(found[-1].end_offset) if found else 0
         take = _take_few if isinstance(wanted, _Run) and len(listed.ends) <= FEW_BATCHES else _take
-        max_bytes = take(wanted, listed, max_bytes, found, must=must)
+        max_bytes = take(wanted, listed, max_bytes, found, before, must=must)
     return LeasedBatches(choice.below(found[-1].end_offset if found else first), found)
 
 
 def _take_few(
-    wanted: _Run | _Wanted, listed: BatchList, max_bytes: int, found: list[LeasedBatch], *, must: bool
+    wanted: _Run | _Wanted, listed: BatchList, max_bytes: int, found: list[LeasedBatch], taken: int, *, must: bool
 ) -> int:
     """Be `_take` for few batches of one range, where arrays would cost more than all the rest of a lease."""
     assert isinstance(wanted, _Run), "arrays are for what has gaps"
     entries, ends = listed.entries, listed.ends
-    taken = 0
     for row in range(len(ends)):
         base, end, length = int(entries["base_offset"][row]), int(ends[row]), int(entries["length"][row])
         count = min(end, wanted.end) - max(base, wanted.start)
@@ -154,8 +154,11 @@ def _take_few(
     return max_bytes
 
 
-def _take(wanted: _Run | _Wanted, listed: BatchList, max_bytes: int, found: list[LeasedBatch], *, must: bool) -> int:
-    """Add those of a list of batches that hold something wanted, as far as they fit; return the bytes left.
+def _take(
+    wanted: _Run | _Wanted, listed: BatchList, max_bytes: int, found: list[LeasedBatch], taken: int, *, must: bool
+) -> int:
+    """Add those of a list of batches that hold something wanted, as far as they fit; return the bytes left. `taken` is
+    how much was wanted of the lists before.
 
     By arrays: a lease of a thousand messages may lie in one batch, or in a thousand.
     """
@@ -171,9 +174,12 @@ def _take(wanted: _Run | _Wanted, listed: BatchList, max_bytes: int, found: list
     fits = int(np.cumsum(sizes).searchsorted(max_bytes, "right"))
     is_full = fits < len(rows)
     fits = max(fits, int(must and not found))
-    if fits > 1 and fits == len(rows) and wanted.end < ends[rows[-1]] and counts[:-1].sum() >= wanted.count // 2:
+    taken += int(counts[:-1].sum())
+    if fits > int(not found) and fits == len(rows) and wanted.end < ends[rows[-1]] and taken >= wanted.count // 2:
         fits -= 1  # the rest of its last batch would be sent again with the next lease: let that begin with it
         is_full = True
+    if not fits:
+        return 0
     attributes = entries["attributes"][rows[:fits]]
     are_single = ~are_whole[:fits] | ((attributes & Attributes.RETRY) != 0)
     breaks = np.flatnonzero((np.diff(rows[:fits]) != 1) | are_single[1:] | are_single[:-1]) + 1
@@ -209,6 +215,10 @@ class _Run:
         """Return how many wanted offsets lie below each of these."""
         return np.clip(offsets - self.start, 0, self.count)
 
+    def count_below(self, offset: int) -> int:
+        """Return how many wanted offsets lie below one."""
+        return min(max(offset - self.start, 0), self.count)
+
     def next_from(self, offset: int) -> int | None:
         """Return the first wanted offset from one on."""
         return max(self.start, offset) if offset < self.end else None
@@ -229,6 +239,10 @@ class _Wanted:
         place = self._starts.searchsorted(offsets, "right")
         over = np.maximum(self._ends[place - 1] - offsets, 0)
         return self._before[place] - np.where(place > 0, over, 0)
+
+    def count_below(self, offset: int) -> int:
+        """Return how many wanted offsets lie below one."""
+        return int(self.below(np.asarray([offset], np.int64))[0])
 
     def next_from(self, offset: int) -> int | None:
         """Return the first wanted offset from one on."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tidelog.protocol.batch import decode_batch, iterate_headers
 from tidelog.protocol.errors import LeaseLostError
+from tidelog.protocol.limits import MIB
 from tidelog.protocol.messages import (
     Acquire,
     AcquireReply,
@@ -131,7 +132,7 @@ class QueueMember:
 
     # -- leases ----------------------------------------------------------------------------------------------------
 
-    def acquire(self, count: int, *, max_wait_us: int = 0, visibility_us: int = 0) -> Call:
+    def acquire(self, count: int, *, max_wait_us: int = 0, visibility_us: int = 0, max_bytes: int = 8 * MIB) -> Call:
         """Ask for leases; `harvest` takes them."""
         held = [*self.held] if self._names_held else None
         self._names_held = False
@@ -143,6 +144,7 @@ class QueueMember:
                 [self.topic_id],
                 max_records=count,
                 visibility_timeout_us=visibility_us,
+                max_bytes=max_bytes,
                 max_wait_us=max_wait_us,
                 hand_overs=self._hand_overs(),
                 held=held,

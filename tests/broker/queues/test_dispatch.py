@@ -57,6 +57,22 @@ def test_who_waits_longest_is_served_first() -> None:
     assert calls[2].is_pending
 
 
+def test_a_lease_ends_with_a_whole_batch_where_that_costs_less_than_half() -> None:
+    """The part of the next batch would be sent again with the rest of it: also where room for bytes had batches looked
+    up in two steps. Of a first batch as much is leased as was asked for."""
+    core, (member, other) = begin()
+    for _ in range(4):
+        publish(core, 100)
+    one = len(batch(*[b"%d" % number for number in range(100)]))
+    member.acquire(212, max_bytes=2 * one + one // 2)
+    core.settle()
+    member.harvest()
+    assert offsets(member) == [*range(200)]
+    take(core, other, 30)
+    take(core, other, 150)
+    assert offsets(other) == [*range(200, 380)]
+
+
 def test_partitions_take_turns() -> None:
     """A backlog in one does not keep the others waiting."""
     core, (member, _) = begin(partitions=3)
