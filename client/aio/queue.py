@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -98,8 +98,8 @@ class AsyncQueue(AsyncTaking[AnyQueueMessage], Generic[AnyQueueMessage]):
     ) -> AsyncIterator[AnyQueueMessage]:
         """Iterate over at most `limit` messages, ending also when none came for `idle_timeout` seconds."""
         idle = math.inf if idle_timeout is None else seconds("idle_timeout", idle_timeout)
-        left = math.inf if limit is None else check_count("limit", limit, 0)
-        return runtime.flatten(_Limited(self, left, idle).next_items)
+        most = None if limit is None else check_count("limit", limit, 0)
+        return runtime.flatten(partial(self._next_items, idle), most)
 
     async def receive(self, max_messages: int = 1, timeout: Duration | None = None) -> list[AnyQueueMessage]:
         """Return 1 to `max_messages` messages, or none when `timeout` passed or `stop()` was called."""
@@ -181,28 +181,3 @@ class AsyncQueue(AsyncTaking[AnyQueueMessage], Generic[AnyQueueMessage]):
         finally:
             desk.hand = None
             runtime.call_soon(desk.home, partial(desk.close, self._closed))
-
-
-class _Limited(Generic[AnyQueueMessage]):
-    """Hands out lists until a number of messages is reached or none came for a while."""
-
-    def __init__(self, queue: AsyncQueue[AnyQueueMessage], left: float, idle_s: float) -> None:
-        self._queue = queue
-        self._left = left
-        self._idle_s = idle_s
-
-    async def next_items(self) -> Iterator[AnyQueueMessage] | None:
-        """Return the next list's iterator, or one that ends at the limit."""
-        if self._left <= 0:
-            return None
-        queue = self._queue
-        items = await queue.piece_until(queue.now() + self._idle_s)
-        return items if items is None or self._left == math.inf else self._counted(items)
-
-    def _counted(self, items: Iterator[AnyQueueMessage]) -> Iterator[AnyQueueMessage]:
-        """Count what is handed out, which is less than there was if the loop stops meanwhile."""
-        for message in items:
-            self._left -= 1
-            yield message
-            if self._left <= 0:
-                return

@@ -342,9 +342,9 @@ def each(next_item: Callable[[], Awaitable[Item | None]]) -> AsyncIterator[Item]
     return _Each(next_item)
 
 
-def flatten(next_items: Callable[[], Awaitable[Iterator[Item] | None]]) -> AsyncIterator[Item]:
-    """Iterate over the items of the lists that a function returns, until it returns None."""
-    return _Flatten(next_items)
+def flatten(next_items: Callable[[], Awaitable[Iterator[Item] | None]], most: int | None = None) -> AsyncIterator[Item]:
+    """Iterate over the items of the lists that a function returns, until it returns None, or over so many."""
+    return _Flatten(next_items, math.inf if most is None else most)
 
 
 class _Each(AsyncIterator[Item]):
@@ -363,17 +363,20 @@ class _Each(AsyncIterator[Item]):
 
 
 class _Flatten(AsyncIterator[Item]):
-    __slots__ = ("_items", "_next")
+    __slots__ = ("_items", "_left", "_next")
 
-    def __init__(self, next_items: Callable[[], Awaitable[Iterator[Item] | None]]) -> None:
+    def __init__(self, next_items: Callable[[], Awaitable[Iterator[Item] | None]], left: float) -> None:
         self._next = next_items
+        self._left = left
         self._items: Iterator[Item] = iter(())
 
     async def __anext__(self) -> Item:
-        while True:
+        while self._left > 0:
             for item in self._items:
+                self._left -= 1
                 return item
             items = await self._next()
             if items is None:
-                raise StopAsyncIteration
+                break
             self._items = items
+        raise StopAsyncIteration

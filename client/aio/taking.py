@@ -75,8 +75,8 @@ class AsyncTaking(Generic[AnyQueueMessage]):
         items, hand, size = await self.items_until(until), self._hand, self._pace.size
         return islice(items, size) if items is not None and hand is not None and size < len(hand) else items
 
-    async def _next_items(self) -> Iterator[AnyQueueMessage] | None:
-        return await self.piece_until(math.inf)
+    async def _next_items(self, idle_s: float = math.inf) -> Iterator[AnyQueueMessage] | None:
+        return await self.piece_until(self.now() + idle_s)
 
     def _is_in_hand(self, hand: QueueHand[AnyQueueMessage]) -> bool:
         """Whether there are messages in hand whose lease runs; of one that has ended the rest is passed over."""

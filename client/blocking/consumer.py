@@ -65,8 +65,8 @@ class Consumer(Generic[AnyMessage]):
     def messages(self, limit: int | None = None, idle_timeout: Duration | None = None) -> Iterator[AnyMessage]:
         """Iterate over at most `limit` messages, ending also when none came for `idle_timeout` seconds."""
         idle = math.inf if idle_timeout is None else seconds("idle_timeout", idle_timeout)
-        left = math.inf if limit is None else check_count("limit", limit, 0)
-        return runtime.flatten(_Limited(self, left, idle).next_items)
+        most = None if limit is None else check_count("limit", limit, 0)
+        return runtime.flatten(partial(self._next_items, idle), most)
 
     def receive(self, max_messages: int = 1, timeout: Duration | None = None) -> list[AnyMessage]:
         """Return 1 to `max_messages` messages, or none when `timeout` passed, `stop()` was called or the end is
@@ -161,8 +161,8 @@ class Consumer(Generic[AnyMessage]):
             return batch[len(batch) - left :]
         return self._batch_until(self._reader.time.now() + idle_s)
 
-    def _next_items(self) -> Iterator[AnyMessage] | None:
-        return self._items_until(math.inf)
+    def _next_items(self, idle_s: float = math.inf) -> Iterator[AnyMessage] | None:
+        return self._items_until(self._reader.time.now() + idle_s)
 
     def _items_until(self, until: float) -> Iterator[AnyMessage] | None:
         if self._hand:
@@ -202,28 +202,3 @@ class Consumer(Generic[AnyMessage]):
             asked = f"{'*' if topic is None else topic}/{'*' if number is None else number}"
             raise InvalidRequestError(f"expected a partition that this consumer reads, found {asked}")
         return found
-
-
-class _Limited(Generic[AnyMessage]):
-    """Hands out lists until a number of messages is reached or none came for a while."""
-
-    def __init__(self, consumer: Consumer[AnyMessage], left: float, idle_s: float) -> None:
-        self._consumer = consumer
-        self._left = left
-        self._idle_s = idle_s
-
-    def next_items(self) -> Iterator[AnyMessage] | None:
-        """Return the next list's iterator, or one that ends at the limit."""
-        if self._left <= 0:
-            return None
-        until = self._consumer._reader.time.now() + self._idle_s  # pyright: ignore[reportPrivateUsage]
-        items = self._consumer._items_until(until)  # pyright: ignore[reportPrivateUsage]
-        return items if items is None or self._left == math.inf else self._counted(items)
-
-    def _counted(self, items: Iterator[AnyMessage]) -> Iterator[AnyMessage]:
-        """Count what is handed out, which is less than there was if the loop seeks meanwhile."""
-        for message in items:
-            self._left -= 1
-            yield message
-            if self._left <= 0:
-                return

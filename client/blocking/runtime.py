@@ -12,11 +12,12 @@ import random
 import secrets
 import select
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from itertools import chain
+from itertools import chain, islice
 from typing import TypeAlias, TypeVar
 
 from ...protocol.errors import ForkedError
@@ -287,9 +288,10 @@ def each(next_item: Callable[[], Item | None]) -> Iterator[Item]:
     return iter(next_item, None)
 
 
-def flatten(next_items: Callable[[], Iterator[Item] | None]) -> Iterator[Item]:
-    """Iterate over the items of the lists that a function returns, until it returns None.
+def flatten(next_items: Callable[[], Iterator[Item] | None], most: int | None = None) -> Iterator[Item]:
+    """Iterate over the items of the lists that a function returns, until it returns None, or over so many.
 
     In C: a generator would cost 30 ns more for each item.
     """
-    return chain.from_iterable(iter(next_items, None))
+    items = chain.from_iterable(iter(next_items, None))
+    return items if most is None else islice(items, min(most, sys.maxsize))
