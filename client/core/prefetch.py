@@ -1,7 +1,8 @@
 """How many messages to ask for: enough that the user's code never waits, not so many that others go without.
 
 With a `max_in_flight` it is what is missing of that, asked for once half of it is free. Without one, what handlers
-finish in a quarter of the visibility timeout, as measured: 1 to 1,000 in a request, more where that is a moment's work.
+finish in a quarter of the visibility timeout, as measured: 1 to 1,000 in a request, or what they finish in a moment
+where that is more, up to 10,000.
 Nothing is fetched ahead before the first measurement, nor while one message takes longer than that quarter, and
 estimates grow tenfold at most, from list to list.
 """
@@ -11,12 +12,13 @@ from __future__ import annotations
 MAX_REQUESTED = 1_000
 """Messages of one request; another as many may be in hand."""
 
-MAX_AT_ONCE = 4_000
-"""Messages of one request where two such take no longer than MOMENT_S: a request costs the broker and the client as
-much as a thousand messages do."""
+MAX_AT_ONCE = 10_000
+"""Messages of one request, however quick handlers are: a request costs the broker and the client as much as a thousand
+messages do, so much of the cost is gone by then, and as many of 100 bytes are what one answer holds."""
 
-MOMENT_S = 0.05
-"""Nobody notices that messages were kept from others for so long."""
+MOMENT_S = 0.02
+"""Nobody notices that messages were kept from others for so long; two requests hold no more where they exceed
+MAX_REQUESTED."""
 
 GROWTH = 10
 """From one estimate to the next: one quick message says little about the next thousand."""
@@ -54,8 +56,8 @@ class Prefetch:
         before = self._measured_s
         self._measured_s = each_s if before is None else max(each_s, (before + each_s) / 2)
         fits = self._visibility_s / SHARE / max(self._measured_s, 1e-9)
-        is_moment = 2 * MAX_AT_ONCE * self._measured_s <= MOMENT_S
-        most = 2 * (MAX_AT_ONCE if is_moment else MAX_REQUESTED)
+        moment = int(min(MOMENT_S / max(self._measured_s, 1e-9), 1e9))
+        most = min(max(2 * MAX_REQUESTED, moment), 2 * MAX_AT_ONCE)
         self._ahead = min(int(min(fits, 1e9)), max(1, self._ahead) * GROWTH, most)
 
     def wanted(self, buffered: int, held: int, *, is_waited_for: bool) -> int:

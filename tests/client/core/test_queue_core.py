@@ -18,7 +18,7 @@ from tidelog.protocol.offset_ranges import pack_ranges
 
 def test_the_prefetch_follows_what_handlers_take() -> None:
     """Nothing ahead before the first measurement; then a quarter of the visibility timeout, tenfold steps, at most
-    1,000 in one request, or 4,000 where twice that is done in 50 ms."""
+    1,000 in one request, or what is done in 10 ms where that is more, up to 10,000."""
     prefetch = Prefetch(None, 30.0)
     assert prefetch.wanted(0, 0, is_waited_for=False) == 0
     assert prefetch.wanted(0, 0, is_waited_for=True) == 1
@@ -30,11 +30,15 @@ def test_the_prefetch_follows_what_handlers_take() -> None:
     assert prefetch.wanted(0, 0, is_waited_for=True) == 1000
     assert prefetch.wanted(1000, 1000, is_waited_for=False) == 1000
     assert prefetch.wanted(1500, 1500, is_waited_for=False) == 0
-    for _ in range(12):  # the estimate falls by half at most
-        prefetch.finished(1000, 0.001)
-    assert prefetch.ahead == 8000
-    assert prefetch.wanted(0, 0, is_waited_for=True) == 4000
-    assert prefetch.wanted(4000, 4000, is_waited_for=False) == 4000
+    for _ in range(20):  # the estimate falls by half at most
+        prefetch.finished(1000, 0.004)
+    assert prefetch.ahead in (4999, 5000)
+    for _ in range(12):
+        prefetch.finished(1000, 0.0005)
+    assert prefetch.ahead == 20_000
+    assert prefetch.wanted(0, 0, is_waited_for=True) == 10_000
+    assert prefetch.wanted(10_000, 10_000, is_waited_for=False) == 10_000
+    assert prefetch.wanted(10_001, 10_001, is_waited_for=False) == 0
     prefetch.finished(1, 1.0)
     assert prefetch.ahead == 7
     prefetch.finished(1, 60.0)
