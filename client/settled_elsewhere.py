@@ -18,11 +18,16 @@ class LeaseData(msgspec.Struct, frozen=True):
     place: LeaseToken | None = None
     expires_us: int = 0
     max_attempts: int = 0
+    """The message's own, or else the group's; 0 where that is not known."""
     attempts: Attempts | None = None
 
     def earlier(self, offset: int) -> Attempts | None:
         """Return what is known of attempts before this one."""
         return self.attempts
+
+    def limit_of(self, offset: int) -> int:
+        """Return how many attempts the message has; 0 where that is not known."""
+        return self.max_attempts
 
     def token(self, offset: int) -> LeaseToken:
         """Return what settles the message. Raises ForkedError if it was never leased."""
@@ -51,4 +56,4 @@ def from_elsewhere(lease: HeldLease | LeaseData, offset: int) -> LeaseData:
     """Return what a pickled message keeps of its lease."""
     if isinstance(lease, LeaseData):
         return lease
-    return LeaseData(lease.token(offset), lease.expires_us, lease.max_attempts, lease.earlier(offset))
+    return LeaseData(lease.token(offset), lease.expires_us, lease.limit_of(offset), lease.earlier(offset))

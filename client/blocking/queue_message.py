@@ -93,8 +93,9 @@ class Leased(Located):
 
     @property
     def last_attempt(self) -> bool:
-        """Whether the group's `max_attempts` are used up with this one: a nack gives the message up."""
-        limit = self._lease.max_attempts
+        """Whether `max_attempts`, the message's own or else the group's, are used up with this one: a nack gives the
+        message up."""
+        limit = self._lease.limit_of(self.offset)
         return limit > 0 and self.attempt >= limit
 
     @property

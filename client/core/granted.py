@@ -81,6 +81,9 @@ def leased_batches(lease: HeldLease, bulk: memoryview, max_payload_bytes: int) -
         part = _part_of(lease, records, wanted)
         if part is not None:
             found.append(part)
+            retries = records.routing.retries
+            if retries is not None:
+                lease.note_limits(records.offsets, retries["max_attempts"])
     return found
 
 

@@ -46,6 +46,7 @@ class HeldLease:
 
     __slots__ = (
         "_codes",
+        "_own_limits",
         "acked",
         "array",
         "attempts",
@@ -114,6 +115,7 @@ class HeldLease:
         self.expires_us = 0
         self.renewed(now, wall_us, grant.duration_us)
         self._codes: npt.NDArray[np.uint8] | None = None
+        self._own_limits: dict[int, int] | None = None
 
     def __repr__(self) -> str:
         where = f"{self.topic.shown}/{self.partition}"
@@ -145,6 +147,17 @@ class HeldLease:
             if bool(np.any((bounds[:, 0] <= offset) & (offset < bounds[:, 1]))):
                 return found
         return None
+
+    def note_limits(self, offsets: npt.NDArray[np.int64], limits: npt.NDArray[np.integer]) -> None:
+        """Note how many attempts messages allow themselves; 0: what the group does."""
+        own = np.flatnonzero(limits)
+        if len(own):
+            found = dict(zip(offsets[own].tolist(), limits[own].tolist(), strict=True))
+            self._own_limits = found | (self._own_limits or {})
+
+    def limit_of(self, offset: int) -> int:
+        """Return how many attempts a message has; 0 where that is not known."""
+        return self.max_attempts if self._own_limits is None else self._own_limits.get(offset, self.max_attempts)
 
     # -- settling --------------------------------------------------------------------------------------------------
 
