@@ -5,7 +5,7 @@ decide -> events -> append: one batch, one write, applied by the log's own fold 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...protocol.batch import BatchHeader, encode_batch
 from ...protocol.durability import Durability
@@ -26,7 +26,14 @@ DELIVERY_FOLDER = "delivery"
 DELIVERY_KIND = 3
 
 SEGMENT_BYTES = 16 * MIB
-"""A batch of events fits: what one request says is bounded by its control's size, and recorded twice at most."""
+"""A batch of events fits: what one request says is bounded by its control's size, and recorded twice at most. What no
+request bounds is recorded in pieces."""
+
+PIECES = 16
+"""Pieces to a segment, each soon recorded: one event, of a lease of 100,000 messages, may take as much as two."""
+
+EVENT_BYTES = 128
+"""Of an event beside its ranges, at most, where it has no error."""
 
 DAY_US = 86_400_000_000
 
@@ -54,6 +61,19 @@ class DeliveryLog:
 
     def __repr__(self) -> str:
         return f"<DeliveryLog {self.log!r} {self.fold!r}>"
+
+    def pieces(self, events: Iterable[Event]) -> Iterator[list[Event]]:
+        """Yield events in pieces that are recorded one by one: so many may come at once that no batch holds them."""
+        piece: list[Event] = []
+        size = 0
+        for event in events:
+            piece.append(event)
+            size += EVENT_BYTES + len(event.ranges)
+            if size >= self.log.segment_bytes // PIECES:
+                yield piece
+                piece, size = [], 0
+        if piece:
+            yield piece
 
     def append(self, events: Sequence[Event]) -> None:
         """Record events and apply them. Whatever it raises (LogFencedError, OverloadedError, ...), nothing changed."""

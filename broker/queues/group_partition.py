@@ -241,10 +241,10 @@ class GroupPartition:
         if not events:
             return
         try:
-            self.ledger.append(events)
+            for piece in self.ledger.log.pieces(events):
+                self.ledger.append(piece)
         except TidelogError as error:
             self._around.services.report("leases not returned", group=group.name, why=error.message)
-            return
         self._tell()
 
     def _policies(self, start: int, end: int) -> Iterable[tuple[int, int, RetryPolicy]]:
@@ -259,17 +259,21 @@ class GroupPartition:
             self._alarm.at(self._around.services.time.monotonic_us() + min(waits))
 
     def _due(self) -> None:
-        """End the leases that are over, and let be available what has waited long enough."""
+        """End the leases that are over, and let be available what has waited long enough. After a start all leases may
+        end at one moment: what is more than a piece is left to the next turn of the loop."""
         state, now = self.state, self._around.now()
         if state is None:
             return
         group, retrying = self._owner.group, Retrying(self._policies, self._around.chance, now)
-        events: list[Event] = []
-        for lease in leases_due(state, now.monotonic_us):
-            events += expired(state, group.id, self.ledger.generation, lease, retrying)
-        if events:
+        ended = (
+            event
+            for lease in leases_due(state, now.monotonic_us)
+            for event in expired(state, group.id, self.ledger.generation, lease, retrying)
+        )
+        piece = next(self.ledger.log.pieces(ended), None)
+        if piece is not None:
             try:
-                self.ledger.append(events)
+                self.ledger.append(piece)
             except TidelogError as error:
                 # Fenced, or no room: they stay leased in the record, and end when that can be said.
                 self._around.services.report("leases not ended", group=group.name, why=error.message)

@@ -21,6 +21,9 @@ from ..partition import Partition
 from .counters import Counters
 from .delivery_log import DeliveryLog
 
+DAMAGED_RANGES = 32_768
+"""Of one event: a segment that is damaged may hold millions of messages, with every other one settled."""
+
 
 class Books(Protocol):
     """What the group keeps over all its partitions."""
@@ -148,7 +151,10 @@ class Ledger:
             gone |= _unsettled(state, max(found.start, state.begin), found.end)
         if gone:
             holders = {lease.id: lease.member for lease in state.leases.values()}
-            self.append([damaged(self.group.id, self.generation, ranges_of(gone))])
+            ranges, group = ranges_of(gone), self.group.id
+            parts = (ranges[at : at + DAMAGED_RANGES] for at in range(0, len(ranges), DAMAGED_RANGES))
+            for piece in self.log.pieces(damaged(group, self.generation, part) for part in parts):
+                self.append(piece)
             self._books.counters.removed_by_damage += len(gone)
             self._after(state, holders)
         return bool(gone)

@@ -148,6 +148,10 @@ class QueueGroup:
             self._dispatch.note(part)
             self._dispatch.pump()
 
+    def serve_waiting(self) -> None:
+        """Serve those who wait, where less is in flight than before, or a member holds less."""
+        self._dispatch.pump()
+
     def lease_over(self, number: int, lease: int) -> None:
         """Note that a lease of a member has nothing left."""
         self.members.lease_over(number, lease)

@@ -196,12 +196,14 @@ class Queues:
                 part.ledger.pass_over_damage()
             except TidelogError as error:  # found again when it is to be leased
                 self._services.report("damage not passed over", group=part.group_name, why=error.message)
+            self._at_work[part.ledger.group.id].serve_waiting()
 
     def tidy(self) -> None:
         """Settle what retention removed, forget members that are gone, and leave groups with nothing to do."""
         for group in [*self._at_work.values()]:
             for part in group.parts.values():
                 part.ledger.clip()
+            group.serve_waiting()
             group.members.forget_silent()
             if group.is_idle:
                 del self._at_work[group.group.id]

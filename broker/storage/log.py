@@ -155,6 +155,11 @@ class Log(ReadableLog):
         base_offsets = [batch.base_offset for batch in placed]
         return Appended(base_offsets[0], placed[-1].end_offset, self._writer.last_append_us, base_offsets)
 
+    @property
+    def segment_bytes(self) -> int:
+        """How large segments are made from now on: no batch may be larger."""
+        return self._segments.settings.segment_bytes
+
     def change_settings(self, settings: LogSettings) -> None:
         """Go on under other settings; another segment size holds from the next segment on."""
         self._segments.settings = settings

@@ -14,9 +14,10 @@ from tests.helpers.queue_core import settle as settle_some
 from tests.helpers.queue_member import QueueMember
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.queues import ledger
 from tidelog.broker.storage.files import MemoryFiles
 from tidelog.broker.storage.files.descriptor import DescriptorFile
-from tidelog.protocol.messages import AcquireReply, GroupPartitionInfo, SettleReply, Settling
+from tidelog.protocol.messages import AcquireReply, GroupPartitionInfo, GroupSettings, SettleReply, Settling
 
 MINUTE = 60 * SECOND
 DELIVERY = "*/delivery/0*"
@@ -207,3 +208,64 @@ def test_a_message_has_its_own_limit_of_attempts() -> None:
     again.advance(31 * SECOND)
     states = [again.states(again.topic("orders").id, offset)["g"] for offset in (0, 1)]
     assert [(state.state, state.attempts) for state in states] == [("rejected", 1), ("waiting", 1)]
+
+
+def test_leases_that_end_together_end_however_much_that_is() -> None:
+    """After a start all leases are due at once. What is to be recorded of them is more than a segment of the log."""
+    core, _, first, second = begin(20_000)
+    for number in range(20):
+        take(core, first, 1_000)
+        held = next(reversed(first.held.values()))
+        assert len(held.left) == 1_000, number
+        settle_some(core, first, Settling.ACCEPT, [*range(1_000 * number, 1_000 * number + 1_000, 2)])
+    core.advance(2 * MINUTE)
+    assert "leases not ended" not in core.events
+    assert core.queues.gauges()['tidelog_queue_leased_messages{group="g"}'] == 0
+    assert core.queues.gauges()['tidelog_queue_backlog_messages{group="g"}'] == 10_000
+    assert len(take(core, second, 10)) == 10
+
+
+def test_what_a_member_lost_is_returned_however_much_that_is() -> None:
+    """It reconnects and names no lease: all of them are given back at once, though no one batch would hold that."""
+    core, _, first, _ = begin(20_000)
+    for number in range(20):
+        take(core, first, 1_000)
+        settle_some(core, first, Settling.ACCEPT, [*range(1_000 * number, 1_000 * number + 1_000, 2)])
+    first.held.clear()
+    first.connect(core.door())
+    take(core, first, 1)
+    assert "leases not returned" not in core.events
+    assert core.queues.gauges()['tidelog_queue_leased_messages{group="g"}'] == 1
+
+
+def test_damage_is_passed_over_however_much_that_is() -> None:
+    """Every other message of what is damaged was settled before: many ranges, more than one batch holds."""
+    core, _, first, second = begin(20_000)
+    for number in range(20):
+        take(core, first, 1_000)
+        settle_some(core, first, Settling.ACCEPT, [*range(1_000 * number, 1_000 * number + 1_000, 2)])
+    partition = core.topic("orders").partition(0)
+    with patch.object(ledger, "DAMAGED_RANGES", 500):
+        partition.log._damage.add(0, 20_000)  # pyright: ignore[reportPrivateUsage]
+        partition._record_damage()  # pyright: ignore[reportPrivateUsage]
+    assert "damage not passed over" not in core.events
+    assert core.queues.gauges()['tidelog_queue_removed_by_damage_messages_total{group="g"}'] == 10_000
+    assert take(core, second, 10) == {}
+
+
+def test_damage_makes_room() -> None:
+    """Who waits because as much is in flight as may be is served when that turns out to be damaged."""
+    core, _, first, second = begin(4)
+    core.wait(core.groups.alter("default/g", GroupSettings(max_in_flight=4)))
+    partition = core.topic("orders").partition(0)
+    core.produce(partition, batch(b"z"))
+    take(core, first, 4)
+    call = second.acquire(1, max_wait_us=MINUTE // 6)
+    core.settle()
+    assert call.is_pending
+    partition.log._damage.add(0, 4)  # pyright: ignore[reportPrivateUsage]
+    partition._record_damage()  # pyright: ignore[reportPrivateUsage]
+    core.settle()
+    assert not call.is_pending
+    second.harvest()
+    assert [[*held.left] for held in second.held.values()] == [[4]]

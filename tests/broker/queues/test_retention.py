@@ -81,6 +81,27 @@ def test_what_retention_removed_is_settled() -> None:
     assert settle(core, grant, Settling.ACCEPT, 3, (4, 6)) == [None]
 
 
+def test_what_retention_removes_makes_room() -> None:
+    """Who waits because as much is in flight as may be is served when that is gone."""
+    core, partition = begin()
+    core.wait(core.groups.alter("default/g", GroupSettings(visibility_timeout_us=11 * HOUR, max_in_flight=10)))
+    core.produce(partition, batch(*[b"%d" % number for number in range(10)]))
+    grant_of(core, partition, 10)
+    core.advance(700 * SECOND)
+    core.produce(partition, batch(b"new"))
+    core.advance(2 * HOUR)
+    group = core.groups.named("default/g")
+    waiting = core.queues.acquire(Acquire(group.id, group.generation, 8, [partition.topic_id], 5, max_wait_us=HOUR))
+    assert isinstance(waiting, Deferred)
+    core.produce(partition, batch(b"newer"))
+    core.settle()
+    assert waiting.is_pending
+    core.topics.expire()
+    reply = waiting.result().message
+    assert isinstance(reply, AcquireReply)
+    assert [grant.ranges for grant in reply.grants] == [pack_ranges([(partition.start_offset, 12)])]
+
+
 def test_retention_waits_for_a_group() -> None:
     """What it has not settled is kept, counted, and goes once it has."""
     core, partition = begin(retention_waits_for="g")
