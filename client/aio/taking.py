@@ -91,6 +91,7 @@ class AsyncTaking(Generic[AnyQueueMessage]):
             found = await self._pull(self.now() + idle_s)
         if found is not None:
             found.lease.handed = found.place()[1]
+            self._given()
             self._handed_out(len(found))
         return found
 
@@ -123,13 +124,19 @@ class AsyncTaking(Generic[AnyQueueMessage]):
         assert desk is not None
         with desk.lock:
             desk.look()  # for the last time at the hand before
-            self._hand, self._begun = hand, batch
             desk.hand = cast("QueueHand[object]", hand)
+            self._hand, self._begun = hand, batch
+            self._given()
         if self._is_stopped:  # since the batch was there: nobody has told this hand
             hand.keep_back()
         self._handed_out(len(hand))
         self._pace.begin(len(hand), desk.seen_at)
         return hand.items
+
+    def _given(self) -> None:
+        """What was taken is in the user's hand."""
+        if self._acquirer is not None:
+            self._acquirer.is_giving = False
 
     def _handed_out(self, count: int) -> None:
         acquirer, background = self._acquirer, self._background

@@ -15,12 +15,15 @@ from ...protocol.errors import (
     CannotConnectError,
     ClosedError,
     ConnectionLostError,
+    CorruptError,
+    InvalidBatchError,
     TidelogError,
     TimedOutError,
     UnknownGroupError,
 )
 from ..core.deadline import Deadline
 from ..core.granted import Leased
+from ..core.held_lease import HeldLease
 from ..core.leaving import RETURNED
 from ..core.prefetch import Prefetch
 from ..core.queue_plan import QueuePlan
@@ -28,6 +31,7 @@ from ..core.waiter import Waiter
 from . import runtime
 from .asking import Asking
 from .connection import Call
+from .damaged_grant import DamagedGrants
 from .joining import TOPIC_POLL_S, Joining
 from .queue_desk import QueueDesk
 
@@ -53,6 +57,11 @@ class Acquirer:
         self._bell: runtime.Bell | None = None
         self._handed_out = (0, 0.0)
         """How many messages were handed out last, and when."""
+        self.is_giving = False
+        """Whether a list is between what waits here and the user's hand."""
+        self._damaged: tuple[HeldLease, TidelogError] | None = None
+        """A lease of which bytes arrived damaged, and what was found."""
+        self._damaged_grants = DamagedGrants()
         desk.on_progress = self.notify
 
     def __repr__(self) -> str:
@@ -69,6 +78,8 @@ class Acquirer:
             self._open()
             while not self.is_stopped:
                 self._desk.tell()
+                if self._damaged is not None:
+                    self._verify(*self._damaged, until)
                 if self._joining.is_outdated:
                     self._joining.refresh(until)
                 found = self.batch_at_hand()
@@ -87,24 +98,46 @@ class Acquirer:
     def batch_at_hand(self) -> Leased | None:
         """Return what is here, if any, after asking for more: waits for nothing."""
         desk = self._desk
-        while not self.is_stopped and (lease := self.asking.granted.next_lease()) is not None:
+        if self.is_giving or self.asking.is_taking:
+            self._set_right()
+        while not self.is_stopped and self._damaged is None and (lease := self.asking.granted.next_lease()) is not None:
             if lease.has_none_to_hand_out or lease.is_over(self._time.now(), self._time.wall_us()):
                 with desk.lock:
                     self.asking.granted.skip()
                     desk.book.expire(lease)
                 continue
             try:
+                self.is_giving = True
                 found = self.asking.granted.pop()
-            except TidelogError:
-                with desk.lock:
-                    desk.book.settle(lease, lease.open_offsets(lease.handed), RETURNED)
-                desk.pump()
-                raise
+            except (CorruptError, InvalidBatchError) as error:
+                self._damaged = (lease, error)
+                self.is_giving = False
+                return None
             if found is None:
+                self.is_giving = False
                 break
             self._ask_ahead()
             return found
         return None
+
+    def _set_right(self) -> None:
+        """Ctrl-C struck while messages came in or went out: those that nobody has come again."""
+        with self._desk.lock:
+            if self.is_giving or self.asking.is_taking:
+                self.asking.granted.clear()
+                self._desk.give_back_buffered()
+                self.is_giving = self.asking.is_taking = False
+
+    def _verify(self, lease: HeldLease, error: TidelogError, until: float) -> None:
+        """Have the broker verify what arrived damaged, then give the lease back: what is left of it comes again."""
+        desk = self._desk
+        try:
+            self._damaged_grants.verify(desk.link, lease, error, Deadline(until, self._timeout))
+        finally:
+            self._damaged = None
+            with desk.lock:
+                desk.book.settle(lease, lease.open_offsets(lease.handed), RETURNED)
+            desk.pump()
 
     def handed_out(self, count: int) -> None:
         """So many messages go to the user's code now."""

@@ -29,6 +29,9 @@ PATTERN_WAIT_S = 2.0
 LATE_S = 10.0
 """How much longer than that until an answer is taken for lost, though the broker gives signs of life."""
 
+DISOWNING_S = 1.0
+"""How long leaving may take to tell the broker what is held, where an answer was lost with its connection."""
+
 MAX_BYTES = MIB
 """Of batches in one answer: two of them, one in hand and one on its way, fit the processor's cache."""
 
@@ -55,12 +58,16 @@ class Asking:
         """What the last answer refused, for whoever pulls."""
         self.is_pulling = False
         """Whether somebody waits for messages."""
+        self.is_taking = False
+        """Whether an answer is being taken in; under the lock."""
         self.backoff = Backoff()
         self._desk = desk
         self._joining = joining
         self._is_pattern = is_pattern
         self._time = desk.time
         self._asked: Asked | None = None
+        self._is_owed = False
+        """Whether an answer was asked for and not taken in: its leases may be known to nobody."""
         self._warned: set[tuple[int, int, int]] = set()
 
     def __repr__(self) -> str:
@@ -75,35 +82,39 @@ class Asking:
 
     def ask(self, connection: Connection, prefetch: Prefetch, *, is_waited_for: bool) -> Asked | None:
         """Send an Acquire, if there is room for more messages."""
-        desk, group, limits = self._desk, self._joining.group, connection.limits
-        assert group is not None
-        assert limits is not None
-        self.granted.max_payload_bytes = max(MAX_BATCH_PAYLOAD_BYTES, limits.max_batch_payload_bytes)
+        desk = self._desk
         with desk.lock:
             count = prefetch.wanted(desk.book.buffered, desk.book.held, is_waited_for=is_waited_for)
             if not count or self._asked is not None or self.problem is not None:
                 return None
-            wait_s = PATTERN_WAIT_S if self._is_pattern else MAX_WAIT_S
-            max_wait_us = min(int(wait_s * 1_000_000), limits.max_wait_us)
-            request = Acquire(
-                group.id,
-                group.generation,
-                desk.book.settles.member,
-                self._joining.topics,
-                max_records=count,
-                max_bytes=MAX_BYTES,
-                max_wait_us=max_wait_us,
-                hand_overs=desk.book.hand_overs(),
-                held=[lease.id for lease in desk.book] if desk.must_tell_held else None,
-                metadata_version=self._joining.version,
-            )
-            try:
-                call = connection.send(request, on_reply=self._answered)
-            except ConnectionLostError:
-                return None
-            desk.must_tell_held = False
-            late_s = self._time.at_most(max_wait_us / 1_000_000 + LATE_S)
-            self._asked = Asked(call, connection, count, self._time.now() + late_s)
+            return self._ask(connection, count, PATTERN_WAIT_S if self._is_pattern else MAX_WAIT_S)
+
+    def _ask(self, connection: Connection, count: int, wait_s: float) -> Asked | None:
+        desk, group, limits = self._desk, self._joining.group, connection.limits
+        assert group is not None
+        assert limits is not None
+        self.granted.max_payload_bytes = max(MAX_BATCH_PAYLOAD_BYTES, limits.max_batch_payload_bytes)
+        max_wait_us = min(int(wait_s * 1_000_000), limits.max_wait_us)
+        request = Acquire(
+            group.id,
+            group.generation,
+            desk.book.settles.member,
+            self._joining.topics,
+            max_records=count,
+            max_bytes=MAX_BYTES,
+            max_wait_us=max_wait_us,
+            hand_overs=desk.book.hand_overs(),
+            held=[lease.id for lease in desk.book] if desk.must_tell_held or self._is_owed else None,
+            metadata_version=self._joining.version,
+        )
+        self._is_owed = True
+        try:
+            call = connection.send(request, on_reply=self._answered)
+        except ConnectionLostError:
+            return None
+        desk.must_tell_held = False
+        late_s = self._time.at_most(max_wait_us / 1_000_000 + LATE_S)
+        self._asked = Asked(call, connection, count, self._time.now() + late_s)
         return self._asked
 
     def withdraw(self) -> None:
@@ -132,6 +143,7 @@ class Asking:
                 self._gone(reply.error)
             else:
                 self.problem = reply.error
+            self._is_owed = False
             return
         if not isinstance(answer, AcquireReply):
             return
@@ -140,6 +152,7 @@ class Asking:
         for problem in answer.errors:
             self._note(problem.topic_id, problem.partition, problem.error.error())
         self._joining.seen(answer.metadata_version)
+        self._is_owed = False
         if asked is not None and asked.is_withdrawn and not self.is_pulling and answer.grants:
             self.give_back()
 
@@ -147,6 +160,7 @@ class Asking:
         desk, group, start = self._desk, self._joining.group, 0
         assert group is not None
         now, wall_us = self._time.now(), self._time.wall_us()
+        self.is_taking = True
         for grant in answer.grants:
             end = start + grant.bulk_bytes
             topic = self._joining.entry(grant.topic_id)
@@ -157,6 +171,7 @@ class Asking:
             desk.book.take(lease)
             self.granted.add(lease, bulk[start:end])
             start = end
+        self.is_taking = False
 
     def _note(self, topic_id: int, partition: int, problem: TidelogError) -> None:
         """A partition gives nothing: say so once, and go on with the others; a topic that is gone ends the loop."""
@@ -186,8 +201,22 @@ class Asking:
 
     def end(self, deadline: Deadline) -> None:
         """Withdraw what is asked for, and wait until that is certain, so that no lease is on its way to nobody."""
-        asked = self._asked
         self.withdraw()
+        self._answer_of(self._asked, deadline)
+        group = self._joining.group
+        if not self._is_owed or group is None:
+            return
+        now = self._time.now()
+        try:
+            soon = Deadline(min(deadline.at, now + DISOWNING_S), DISOWNING_S)
+            connection = self._desk.connect(soon)
+            with self._desk.lock:
+                asked = self._ask(connection, 1, 0.0)
+            self._answer_of(asked, soon)
+        except TidelogError as error:  # they end by themselves
+            log.debug("leaving a queue without an answer to what was asked last: %s", error)
+
+    def _answer_of(self, asked: Asked | None, deadline: Deadline) -> None:
         while asked is not None and not asked.call.done and asked.connection.error is None:
             asked.call.is_stirred = False
             try:

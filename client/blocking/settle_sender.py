@@ -17,7 +17,7 @@ from ...protocol.errors import BrokerClosingError, ClosedError, ConnectionLostEr
 from ...protocol.messages import SettleReply
 from ..core.backoff import Backoff
 from ..core.deadline import Deadline
-from ..core.lease_book import LeaseBook
+from ..core.lease_book import RETURNED, LeaseBook
 from ..core.queue_hand import QueueHand
 from ..core.settles import Flight, Settles
 from ..core.waiter import Waiter
@@ -108,6 +108,15 @@ class SettleSender:
                 hand.keep_back()
                 self.look()
                 self.book.expire(hand.lease)
+
+    def give_back_buffered(self) -> None:
+        """Give back all that the user's code has not got; the lock is held."""
+        hand = self.hand
+        if hand is not None:
+            hand.keep_back()
+        self.look()
+        for lease in self.book:
+            self.book.give_back_rest(lease, RETURNED)
 
     def hand_until(self) -> float:
         """Return when the lease of what is in hand ends."""

@@ -36,6 +36,8 @@ class LeaseBook:
         """Leases with acknowledgements that were not looked at; see `HeldLease.is_clean`."""
         self.reports: list[LostLease] = []
         """Not told to the user yet."""
+        self._saying: tuple[HeldLease, How, list[int]] | None = None
+        """What is being noted."""
         self.untold = 0
         """Messages whose loss no call has raised."""
         self.awaited: dict[Entry, int] = {}
@@ -77,11 +79,16 @@ class LeaseBook:
 
     def gather(self) -> None:
         """Make entries of what was acknowledged by the way."""
+        if self._saying is not None:
+            self._say_again(*self._saying)
         while self.dirty:
-            lease = self.dirty.pop()
+            lease = self.dirty[-1]
+            self._saying = (lease, ACCEPTED, [*lease.acked])
+            self.dirty.remove(lease)
             offsets, conflicts = lease.drain()
             if len(offsets):
                 self._enter(lease, ACCEPTED, offsets)
+            self._saying = None
             self._contradicted(lease, conflicts)
             self.untold += conflicts
 
@@ -95,13 +102,28 @@ class LeaseBook:
         self.gather()
         if how.what is Settling.RENEW:
             return (self.settles.add(lease, how, ()), 0) if lease.left and not lease.is_lost else (None, 1)
+        self._saying = (lease, how, offsets)
         fresh, conflicts = lease.settle(offsets, how.what)
         if is_batch:
             conflicts = 0
         self._contradicted(lease, conflicts)
         self.untold += 0 if is_awaited else conflicts
         entry = self._enter(lease, how, fresh, is_awaited=is_awaited) if len(fresh) else None
+        self._saying = None
         return entry, conflicts
+
+    def _say_again(self, lease: HeldLease, how: How, offsets: list[int]) -> None:
+        """Ctrl-C struck while this was noted, nobody knows where: say it once more, which changes nothing, and count
+        anew."""
+        again = sorted({*offsets})
+        lease.settle(again, how.what) if again else None
+        lease.left = len(lease.open_offsets(0))
+        lease.unanswered = sum(entry.lease is lease for entry in self.settles.unanswered())
+        if again:
+            self._enter(lease, how, again)
+        lease.is_clean = False
+        self.dirty.append(lease)
+        self._saying = None
 
     def _enter(self, lease: HeldLease, how: How, fresh: list[int], *, is_awaited: bool = False) -> Entry | None:
         if lease.is_lost:
@@ -174,15 +196,17 @@ class LeaseBook:
     def expire(self, lease: HeldLease) -> None:
         """A lease has ended by the clock here: what was not handed out is passed over, and given back in case that the
         broker's goes on. What was handed out can be settled still, if the broker says so."""
+        self.counts["expired"] += len(self.give_back_rest(lease, PASSED_OVER))
+
+    def give_back_rest(self, lease: HeldLease, how: How) -> list[int]:
+        """Give back what was not handed out; return it."""
         rest = lease.open_offsets(lease.handed)
         lease.handed = len(lease.offsets)
-        if not rest:
-            return
-        self.counts["expired"] += len(rest)
-        if lease.is_lost:
+        if rest and lease.is_lost:
             lease.settle(rest, Settling.RETURN)
-        else:
-            self.settle(lease, rest, PASSED_OVER)
+        elif rest:
+            self.settle(lease, rest, how)
+        return rest
 
     def end_all(self) -> None:
         """Every lease is void."""

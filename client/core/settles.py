@@ -138,9 +138,9 @@ class Settles:
     def add(self, lease: HeldLease, how: How, offsets: Sequence[int]) -> Entry:
         """Take an entry; `offsets` ascend (a renewal has none)."""
         entry = Entry(lease, how, offsets, self._serial + 1)
-        self._pending.append(entry)
-        self._serial += 1
         lease.unanswered += 1
+        self._serial += 1
+        self._pending.append(entry)  # last: what Ctrl-C kept from it is said again
         return entry
 
     def unanswered(self) -> Iterator[Entry]:
