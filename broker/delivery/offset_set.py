@@ -26,6 +26,9 @@ _FEW = 8
 _SPARSE = 16
 """Ranges of fewer offsets than this on average are listed offset by offset."""
 
+FAR = 1 << 24
+"""Between the lowest offsets: a range of so many is made in some 10 us."""
+
 
 def set_of(ranges: Iterable[Span]) -> OffsetSet:
     """Return the offsets of ranges."""
@@ -100,7 +103,11 @@ def lowest(offsets: OffsetSet, count: int) -> OffsetSet:
     """Return the `count` lowest offsets, or fewer if there are fewer."""
     if len(offsets) <= count:
         return offsets.copy()
-    return offsets & set_of(((offsets.min(), offsets[count - 1] + 1),)) if count else OffsetSet()
+    if not count:
+        return OffsetSet()
+    first, end = offsets.min(), offsets[count - 1] + 1
+    # A range is made of a container for each 65,536 offsets, a copy of those that there are: what is far apart has few.
+    return below(offsets, end) if end - first > FAR else offsets & set_of(((first, end),))
 
 
 def below(offsets: OffsetSet, end: int) -> OffsetSet:
