@@ -39,7 +39,8 @@ class Background:
     def __init__(self, dispatcher: Dispatcher, ready: dict[str, Rows]) -> None:
         self.dispatcher = dispatcher
         self._ready = ready
-        self._is_running = False
+        self._run: object | None = None
+        """What it runs as, if it does: the end of an earlier run, which may be told late, is not its own."""
         self._bell = dispatcher.session.time.Bell()
         self._mark: Mark | None = None
         """While it waits for answers."""
@@ -47,7 +48,7 @@ class Background:
         """When it looks again by itself."""
 
     def __repr__(self) -> str:
-        return f"<Background of {self.dispatcher!r}, {'running' if self._is_running else 'not running'}>"
+        return f"<Background of {self.dispatcher!r}, {'not running' if self._run is None else 'running'}>"
 
     def __del__(self) -> None:
         # Nobody refers to the producer, and nothing is left to be delivered: nobody can be waiting.
@@ -58,12 +59,15 @@ class Background:
 
     def start(self) -> None:
         """Run, if it does not."""
-        if not self._is_running:
-            self._is_running = True
+        if self._run is None:
+            watched: weakref.ref[Background] = weakref.ref(self)
+            run = object()
+            self._run = run
             try:
-                runtime.background("tidelog-producer", partial(_tend, weakref.ref(self)))
+                # Told of its end twice: a task that was cancelled before its first step does not come to its `finally`.
+                runtime.background("tidelog-producer", partial(_tend, watched, run), partial(_end, watched, run))
             except BaseException:
-                self._is_running = False
+                self._run = None
                 raise
 
     def hurry(self, intake: Intake) -> None:
@@ -143,9 +147,11 @@ class Background:
             bell.set()
         return bell
 
-    def ended(self) -> None:
-        """It returned, was cancelled, or its event loop ended."""
-        self._is_running = False
+    def ended(self, run: object) -> None:
+        """A run of it returned, was cancelled, or its event loop ended."""
+        if self._run is not run:
+            return
+        self._run = None
         self._ready.clear()
         _alone.discard(self)
 
@@ -155,7 +161,7 @@ _alone: set[Background] = set()
 garbage collector finds that nothing else leads there."""
 
 
-async def _tend(watched: weakref.ref[Background]) -> None:
+async def _tend(watched: weakref.ref[Background], run: object) -> None:
     try:
         while (background := watched()) is not None and not background.dispatcher.is_ended:
             until = await background.tend()
@@ -168,6 +174,10 @@ async def _tend(watched: weakref.ref[Background]) -> None:
     except Exception:
         log.exception("the background of a producer failed")
     finally:
-        last = watched()
-        if last is not None:
-            last.ended()
+        _end(watched, run)
+
+
+def _end(watched: weakref.ref[Background], run: object) -> None:
+    last = watched()
+    if last is not None:
+        last.ended(run)

@@ -26,6 +26,7 @@ from ..core.arguments import check_options
 from ..core.contents import Extras
 from ..core.cutting import RECORD_OVERHEAD_BYTES
 from ..core.data import Data
+from ..core.deadline import Deadline
 from ..core.intake import Intake
 from ..core.options import MessageOptions
 from ..core.partitioner import choose_partition
@@ -42,6 +43,7 @@ from .background import Background
 from .column_sending import ColumnSending
 from .dispatcher import Dispatcher, counted
 from .session import Session
+from .turn import Turn, Turns
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -84,6 +86,7 @@ class Producer(ColumnSending[Taken]):
         self._background: Background | None = None
         self._lock = runtime.Lock()
         self._is_closing = self._owes_failures = False
+        self._closers = Turns()
         tell_after_fork(self)  # from its beginning: a thread may be in its first `send` when another one forks
 
     def __repr__(self) -> str:
@@ -265,37 +268,41 @@ class Producer(ColumnSending[Taken]):
         Raises DeliveryError for all that failed since the last flush, or was given up.
         """
         limit = math.inf if timeout is None else seconds("timeout", timeout)
-        background = self._begin_to_close()
-        if background is None:
-            if self._owes_failures:
-                self._owes_failures = False
-                _tell_rest(self._background)
-            return
-        dispatcher, until = background.dispatcher, background.dispatcher.deadline(limit)
+        turn = Turn()
         try:
-            dispatcher.flush(until)
-            while dispatcher.is_needed:  # other threads were in the middle of `send`
-                dispatcher.flush(until)
-        except TimedOutError:
-            pass
-        except BaseException:
-            self._owes_failures = True  # another close tells them
-            raise
+            is_first = not self._is_closing
+            background = self._begin_to_close(turn)
+            if background is None:
+                return
+            dispatcher = background.dispatcher
+            try:
+                if is_first:
+                    _flush_all(dispatcher, dispatcher.deadline(limit))
+            except TimedOutError:
+                pass
+            finally:
+                dispatcher.locked(partial(dispatcher.give_up_all, "the producer was closed"))
+                dispatcher.end()
+                background.wake()
+                dispatcher.reporter.report()
+            self._owes_failures = False
         finally:
-            dispatcher.locked(partial(dispatcher.give_up_all, "the producer was closed"))
-            dispatcher.end()
-            background.wake()
-            dispatcher.reporter.report()
+            turn.is_over = True
         _raise_failures(dispatcher)
 
-    def _begin_to_close(self) -> Background | None:
-        """From here on nothing is taken. Return what there is to close, if any, and only once."""
+    def _begin_to_close(self, turn: Turn) -> Background | None:
+        """From here on nothing is taken. Return what there is to close, if any: once, or again for whoever comes after
+        a close that was interrupted, however often that was."""
         background = self._background
         is_inherited = background is not None and runtime.is_forked(background.dispatcher.session.home)
         if background is not None and not is_inherited and not self._is_closing:
             self._usable().dispatcher.reporter.check_not_reporting("close()")
         with self._lock:
-            background = None if self._is_closing or is_inherited else self._background
+            background = None if is_inherited else self._background
+            if background is not None:
+                is_due = not self._is_closing or self._owes_failures
+                background = background if is_due and self._closers.take(turn) else None
+            self._owes_failures |= background is not None
             self._is_closing = True
         self._ready.clear()
         return background
@@ -314,11 +321,10 @@ def _extras(record: Record, dedup_id: DedupId | None) -> Extras | None:
     return Extras(record.pairs, record.priority, record.partition, time_us, record.dedup_id, dedup_id, record.retry)
 
 
-def _tell_rest(background: Background | None) -> None:
-    """Tell what a close that was interrupted did not get to."""
-    if background is not None and not runtime.is_forked(background.dispatcher.session.home):
-        background.dispatcher.reporter.report()
-        _raise_failures(background.dispatcher)
+def _flush_all(dispatcher: Dispatcher, until: Deadline) -> None:
+    dispatcher.flush(until)
+    while dispatcher.is_needed:  # other threads were in the middle of `send`
+        dispatcher.flush(until)
 
 
 def _raise_failures(dispatcher: Dispatcher) -> None:

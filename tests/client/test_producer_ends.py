@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import pickle
 import threading
@@ -11,7 +12,7 @@ import pytest
 
 from tests.client.fake_broker import FakeBroker
 from tests.client.flavours import World, eventually, everywhere
-from tidelog import Client, ClosedError
+from tidelog import AsyncClient, Client, ClosedError
 from tidelog.client.aio import background as aio_background
 from tidelog.client.blocking import background as blocking_background
 
@@ -87,6 +88,32 @@ async def test_the_garbage_collector_takes_nothing_of_a_dropped_producer(world: 
             gc.collect()
         await world.eventually(lambda: world.broker.store.values("t") == [b"taken"])
         await world.eventually(lambda: not (aio_background._alone or blocking_background._alone))
+
+
+def test_a_background_that_was_cancelled_before_it_began_is_made_again() -> None:
+    """All tasks of the loop are cancelled before the first step of the producer's: the next message makes another."""
+
+    async def body() -> None:
+        with FakeBroker() as broker:
+            async with AsyncClient(broker.url) as client:
+                await client.topics.create("t", partitions=1)
+                producer = client.producer(linger=0.01)
+                await producer.send("t", b"first")
+                here = asyncio.current_task()
+                others = [task for task in asyncio.all_tasks() if task is not here]
+                assert others
+                for task in others:
+                    task.cancel()
+                await asyncio.wait(others, timeout=10)
+                await asyncio.sleep(0)  # so that the loop tells of their end
+                await producer.send("t", b"second")
+                until = asyncio.get_running_loop().time() + 10
+                while len(broker.store.values("t")) < 2 and asyncio.get_running_loop().time() < until:
+                    await asyncio.sleep(0.01)
+                assert broker.store.values("t") == [b"first", b"second"]
+                await producer.close()
+
+    asyncio.run(body())
 
 
 @everywhere

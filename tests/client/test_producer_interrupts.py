@@ -169,6 +169,39 @@ def test_ctrl_c_out_of_close_tells_what_is_given_up(broker: FakeBroker, monkeypa
         producer.close()
 
 
+@pytest.mark.parametrize(
+    "step", [(dispatcher.Dispatcher, "give_up_all"), (dispatcher.Dispatcher, "end"), (Reporter, "report")]
+)
+def test_another_close_ends_what_one_that_was_interrupted_did_not(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
+) -> None:
+    """Ctrl-C in the giving up itself, after the flush: a further close gives up, tells each once, and raises for all."""
+    reports: list[DeliveryReport] = []
+    with Client(broker.url) as client:
+        producer = client.producer(on_delivery=reports.append, linger=1)
+        producer.send("t", b"0", tag=0)
+        producer.flush()
+        broker.when(Api.PRODUCE, Fault.HANG, times=100)
+        producer.send("t", b"1", tag=1)
+        kind, name = step
+        owner = producer._background.dispatcher  # pyright: ignore
+        original = getattr(kind, name)
+        strike = Strike(original, when=lambda: producer._is_closing)
+        ours, me = (owner, owner.reporter), threading.get_ident()
+        monkeypatch.setattr(
+            kind,
+            name,
+            lambda *given: (strike if given[0] in ours and threading.get_ident() == me else original)(*given),
+        )
+        with pytest.raises(KeyboardInterrupt):
+            producer.close(timeout=0.1)
+        with pytest.raises(DeliveryError, match="not delivered: 1 message"):
+            producer.close()
+        producer.close()
+        assert [report.tags for report in reports] == [[0], [1]]
+        assert owner.is_ended
+
+
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
 def test_an_exit_out_of_on_delivery_holds_nothing_up(broker: FakeBroker, raised: type[BaseException]) -> None:
     """What the user's function exits by goes through once; its batch is told, and later ones are sent and told."""
