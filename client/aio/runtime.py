@@ -319,7 +319,11 @@ def background(
     if loop is None:
         from trio.lowlevel import spawn_system_task
 
-        spawn_system_task(run, name=name)
+        try:
+            spawn_system_task(run, name=name)
+        except RuntimeError:  # the loop is ending: nothing begins there any more
+            if ended is not None:
+                ended()
         return
     task = loop.create_task(run(), name=name)
     _tasks.add(task)
