@@ -55,7 +55,7 @@ HELP: dict[str, str] = {
     "tidelog_archived_bytes_total": "Their bytes.",
     "tidelog_archive_errors_total": "Copies that failed; they are tried again.",
     "tidelog_archive_waiting_segments": "Sealed segments that are not archived yet.",
-    "tidelog_archive_held_segments": "Segments kept past their retention, because they are not archived yet.",
+    "tidelog_archive_held_segments": "Segments of archived topics kept past retention, for the archive or a group.",
     "tidelog_archive_lag_seconds": "How long the partition that waits longest for the archive has waited.",
     "tidelog_archive_fetched_segments_total": "Segments fetched from the archive for readers.",
     "tidelog_archive_fetched_bytes_total": "Their bytes.",

@@ -34,7 +34,7 @@ class TopicPartition(msgspec.Struct, frozen=True):
     archived_end: int = 0
     """One past the last in the archive; nothing is when it equals the start."""
     held_segments: int = 0
-    """Segments kept past their retention, because they are not archived yet."""
+    """Segments kept past their retention: not archived yet, or not settled by a group that retention waits for."""
     archive_error: str | None = None
     """Why archiving gets no further, as `CODE: message`."""
 

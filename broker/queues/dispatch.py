@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ...protocol.errors import TidelogError, UnknownTopicIdError
-from ...protocol.limits import MAX_WAIT_US
 from ...protocol.messages import Acquire, AcquireReply, ErrorInfo, PartitionProblem
 from ..deferred import Deferred, Reply, State
 from .available import Available
@@ -82,7 +81,7 @@ class Dispatch:
         member.waiting += 1
         self.pump()
         if not waiter.is_over and not waiter.is_hasty:
-            due_us = self._around.services.time.monotonic_us() + min(request.max_wait_us, MAX_WAIT_US)
+            due_us = self._around.services.time.monotonic_us() + min(request.max_wait_us, self._around.max_wait_us)
             waiter.timer = self._around.waits.add(due_us, partial(self._answer_empty, waiter))
         return waiter.answer.result() if waiter.answer.state is State.RESOLVED else waiter.answer
 
@@ -202,7 +201,7 @@ class Dispatch:
     def _lease_suspects(self, waiter: WaitingAcquire, room: Room, problems: Problems) -> list[Leased]:
         """Give suspects to a member that holds nothing; else have one drained for them."""
         member = waiter.member
-        suspicious = self._available.suspicious()
+        suspicious = [part for part in self._available.suspicious() if part.problem() is None]
         if not suspicious:
             self._drained = None
         mine = [part for part in suspicious if part.partition.topic_id in waiter.topics]

@@ -11,7 +11,7 @@ from functools import partial
 
 from ...protocol.errors import NotFoundError, TidelogError, UnknownGroupError
 from ...protocol.group_name import full_group_name
-from ...protocol.limits import MAX_FRAME_BYTES
+from ...protocol.limits import MAX_FRAME_BYTES, MAX_WAIT_US
 from ...protocol.messages import (
     Acquire,
     GroupMessages,
@@ -63,6 +63,7 @@ class Queues:
         chance: Callable[[], float],
         trace_retention_us: int | None = TRACE_RETENTION_US,
         max_frame_bytes: int = MAX_FRAME_BYTES,
+        max_wait_us: int = MAX_WAIT_US,
     ) -> None:
         self._services = services
         self._topics = topics
@@ -74,7 +75,7 @@ class Queues:
         self._hold = RetentionHold(groups)
         next_lease = LeaseIds(topics.epoch).next
         self._around = Surroundings(
-            services, waits, chance, next_lease, self._deliveries.open, groups.started, max_frame_bytes
+            services, waits, chance, next_lease, self._deliveries.open, groups.started, max_frame_bytes, max_wait_us
         )
         groups.observers.append(self)
         topics.when_changed.append(self.topic_changed)
@@ -177,6 +178,7 @@ class Queues:
     def group_gone(self, group: Group) -> None:
         """Serve a group no more: it was deleted."""
         found = self._at_work.pop(group.id, None)
+        self._counters.pop(group.id, None)
         if found is not None:
             error = UnknownGroupError(f"expected a group that exists, found that {short_name(group.name)} was deleted")
             found.close(error)

@@ -177,11 +177,11 @@ def _show(out: StandardOutput, topic: Topic, output: OutputFormat) -> None:
         out.facts(facts)
         out.text("")
         heads = ["PARTITION", "START", "END", "WRITTEN", "SYNCED", "BYTES", "SEGMENTS", "ARCHIVED", "STATE"]
-        out.table(heads, [_row(partition) for partition in topic.partitions])
+        out.table(heads, [_row(topic, partition) for partition in topic.partitions])
     out.flush()
 
 
-def _row(partition: TopicPartition) -> list[object]:
+def _row(topic: Topic, partition: TopicPartition) -> list[object]:
     return [
         partition.index,
         partition.start_offset,
@@ -191,16 +191,24 @@ def _row(partition: TopicPartition) -> list[object]:
         partition.bytes,
         partition.segments,
         f"{partition.archived_start}..{partition.archived_end}" if partition.archived_end else "-",
-        _state(partition),
+        _state(topic, partition),
     ]
 
 
-def _state(partition: TopicPartition) -> str:
+def _state(topic: Topic, partition: TopicPartition) -> str:
     words = ["fenced"] if partition.fenced else []
     words += [f"damaged {start}..{end}" for start, end in partition.damaged]
-    words += [f"{partition.held_segments} segments wait for the archive"] if partition.held_segments else []
+    words += [f"{partition.held_segments} segments wait for {_awaited(topic)}"] if partition.held_segments else []
     words += [f"archive: {partition.archive_error}"] if partition.archive_error else []
     return ", ".join(words) or "ok"
+
+
+def _awaited(topic: Topic) -> str:
+    """Return what retention may wait for: the archive, or that a group has settled what it would remove."""
+    archive, groups = topic.settings.get("archive"), topic.settings.get("retention_waits_for")
+    named = format_setting("retention_waits_for", groups) if groups else ""
+    words = ["the archive"] if archive or not named else []
+    return " or ".join([*words, named] if named else words)
 
 
 def _summary(topic: Topic) -> dict[str, object]:

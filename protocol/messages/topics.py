@@ -22,8 +22,8 @@ class Metadata(Message):
 class PartitionInfo(Message):
     """One partition. `end_offset` is what consumers may see; the fields after it are filled when asked for details.
 
-    The archive holds offsets from `archived_start` to `archived_end`, none when they are equal; `held_segments` wait
-    for it past their retention, and `archive_error` says why it gets no further.
+    The archive holds offsets from `archived_start` to `archived_end`, none when they are equal; `held_segments` are
+    kept past their retention, for it or for a group, and `archive_error` says why it gets no further.
     """
 
     index: PartitionIndex

@@ -269,3 +269,29 @@ def test_damage_makes_room() -> None:
     assert not call.is_pending
     second.harvest()
     assert [[*held.left] for held in second.held.values()] == [[4]]
+
+
+def test_suspects_that_nobody_can_lease_are_in_nobodys_way() -> None:
+    """A partition whose delivery log is fenced has suspects: who holds messages of another goes on getting more."""
+    core, files, first, second = begin(20)
+    core.wait(core.topics.alter("default/orders", partitions=2))
+    take(core, first, 20)
+    core.advance(MINUTE)
+    take(core, second, 20)
+    files.fail("sync", errno.EIO, path="*1-0/delivery/0*")
+    (held,) = second.held.values()
+    second.settle([(held, Settling.ACCEPT, sorted(held.left)[:1], -1)])
+    core.settle()
+    assert core.topic("orders").partition(0).delivery.is_fenced
+    core.produce(core.topic("orders").partition(1), batch(*[b"b"] * 20))
+    third = member_of(core, second.book, 3, given=settings())
+    assert [len(take(core, third, 5)) for _ in range(4)] == [5, 10, 15, 20]
+
+
+def test_a_deleted_group_is_counted_no_more() -> None:
+    """Nothing of it is kept: groups may come and go for years."""
+    core, _, first, _ = begin()
+    take(core, first, 1)
+    core.wait(core.groups.delete("default/g"))
+    assert core.queues._counters == {}  # pyright: ignore[reportPrivateUsage]
+    assert [name for name in core.queues.gauges() if 'group="g"' in name] == []
