@@ -61,8 +61,20 @@ class QueueDesk(SettleSender):
 
     def _tell_late(self) -> None:
         """Tell what was said after the queue was left, and changed nothing: nobody else is there to do it."""
-        if self.closed is not None and self.book.reports:
+        if self.closed is None or not self.book.reports:
+            return
+        try:
             runtime.background("tidelog queue, lost leases", self.tell)
+        except RuntimeError:  # the event loop is at its end, and takes nothing more: the log hears of it all the same
+            while self.book.reports:
+                self._log(self.book.reports.pop(0))
+
+    def _log(self, report: LostLease) -> None:
+        """Say once of a lease that it was lost."""
+        lease = report.error.details.get("lease")
+        if lease not in self._reported:
+            self._reported = {*[*self._reported][-MAX_REPORTED:], lease}
+            log.warning("%s", report.error)
 
     def settle(self, lease: HeldLease, offset: int, how: How, wait: bool, timeout: Timeout) -> runtime.Settled:
         """Take what the user said of one message."""
@@ -143,10 +155,7 @@ class QueueDesk(SettleSender):
         """Tell the user of leases that were lost; outside of every lock."""
         while self.book.reports:
             report = self.book.reports.pop(0)
-            lease = report.error.details.get("lease")
-            if lease not in self._reported:
-                self._reported = {*[*self._reported][-MAX_REPORTED:], lease}
-                log.warning("%s", report.error)
+            self._log(report)
             if self._on_lease_lost is not None:
                 try:
                     runtime.notify(self._on_lease_lost, report)
