@@ -10,7 +10,7 @@ import pytest
 from tests.client.flavours import FLAVOURS, World, run
 from tests.client.queues import done
 from tests.helpers.broker_process import broker_process
-from tests.helpers.stored_data import flip, segments_of
+from tests.helpers.stored_data import flip
 from tidelog.protocol.segment_header import SEGMENT_HEADER_BYTES
 
 pytestmark = pytest.mark.process
