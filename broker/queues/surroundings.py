@@ -30,6 +30,8 @@ class Surroundings:
     started: Callable[[Group, int, int, Begin], Deferred[None]]
     """Records where a start at a time turned out to be in a partition."""
     max_frame_bytes: int
+    max_wait_us: int
+    """How long a request may wait for messages."""
 
     def now(self) -> Moment:
         """Return now, on both clocks."""
