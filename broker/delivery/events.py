@@ -63,6 +63,8 @@ class Flag(IntFlag):
     """REJECTED: it was the last attempt, not the member's wish."""
     ASKED = 16
     """What a settle request asked for, by which its repeat is known."""
+    SEVERAL = 32
+    """RELEASED: more than one was in the member's hands when the lease ended by itself, so all are suspects."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

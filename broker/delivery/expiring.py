@@ -3,6 +3,9 @@
 What was reported as handed over counts, waits by its backoff, and is rejected at its limit. The rest comes back at
 once and uncounted, but suspect: it is leased in groups a tenth as large from then on, down to one alone, so that a
 message that kills its worker is found, and its neighbours are not blamed.
+
+Where several were handed over (a batch, a handler in several threads), nobody knows which one was to blame: all of them
+are suspects too, and those at their limit are not rejected, but come back uncounted, to be leased alone.
 """
 
 from __future__ import annotations
@@ -34,7 +37,8 @@ def expired(state: QueueState, group: int, generation: int, lease: Lease, retryi
             )
         )
     if lease.handed:
-        failure = Failure(group, generation, lease.id, Flag.EXPIRED, together=together)
+        flags = Flag.EXPIRED | Flag.SEVERAL if len(lease.handed) > 1 else Flag.EXPIRED
+        failure = Failure(group, generation, lease.id, flags, together=together)
         events += released(state, lease.handed, failure, retrying)
     return events
 

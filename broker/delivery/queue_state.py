@@ -246,7 +246,8 @@ class QueueState:
             self.marks.change(offsets, lambda mark: mark.attempted(last_us, event.error))
             return
         for mark, part in self.marks.parts(offsets):
-            suspect = min(mark.suspect, max(1, event.count))
+            known = mark.suspect or (event.count if Flag.SEVERAL in event.flags else 0)
+            suspect = min(known, max(1, event.count))
             self.marks.put(part, mark.attempted(last_us, event.error, suspect))
 
     def _give_back(self, offsets: OffsetSet, event: Event, now: Moment) -> None:

@@ -41,7 +41,8 @@ class Retrying(NamedTuple):
 
 
 def released(state: QueueState, offsets: OffsetSet, failure: Failure, retrying: Retrying) -> list[Event]:
-    """Return the events that give messages back after an attempt; those at their limit are rejected.
+    """Return the events that give messages back after an attempt; those at their limit are rejected, or where several
+    were in the hands of a member that went down are to be leased alone.
 
     Those that fail together and wait by the same policy come back together: one draw of chance for all of them.
     """
@@ -61,7 +62,10 @@ def released(state: QueueState, offsets: OffsetSet, failure: Failure, retrying: 
                 delay_us = delays[attempts, policy]
             waits.setdefault(delay_us, OffsetSet()).add_range(start, end)
     events = [_event(Kind.RELEASED, group, failure, retrying.now, delay_us) for delay_us, group in waits.items()]
-    if given_up:
+    if given_up and Flag.SEVERAL in failure.flags:
+        alone = failure._replace(flags=Flag.EXPIRED, together=1)
+        events.append(_event(Kind.SUSPECTED, given_up, alone, retrying.now, 0))
+    elif given_up:
         at_limit = failure._replace(flags=failure.flags | Flag.AT_LIMIT)
         events.append(_event(Kind.REJECTED, given_up, at_limit, retrying.now, 0))
     return events

@@ -24,7 +24,7 @@ EDGE = (
 CORE = (FOLDER, ("granted.py", "held_lease.py", "lease_book.py", "queue_hand.py", "settles.py"))
 COUNT = 6
 STRIDE = 5
-"""Every fifth line, so that it takes seconds; a hundred runs have been through all of them."""
+"""Every fifth line, so that it takes seconds."""
 
 
 def _interrupt() -> None:

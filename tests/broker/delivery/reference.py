@@ -149,10 +149,13 @@ class Reference:
         """The lease ended by itself, or its member went down."""
         held = self.held(lease)
         together = max(1, len(held) // 10)
+        several = sum(self.at(at).is_handed for at in held) > 1
         for at in held:
             one = self.at(at)
-            if one.is_handed:
-                one.together = min(one.together, together)
+            if one.is_handed and several and one.attempts + 1 >= limit_of(at):
+                one.state, one.together = "available", 1
+            elif one.is_handed:
+                one.together = min(one.together or (together if several else 0), together)
                 self._failed(one, at, None, None)
             else:
                 one.state, one.together = "available", min(together, one.together or together)

@@ -22,7 +22,8 @@ def go_down(partition: Partition, lease: int) -> None:
 
 
 def test_what_was_reported_counts_and_the_rest_is_suspect():
-    """The reported ones wait by the backoff; the others are available at once, uncounted, and apart."""
+    """The reported ones wait by the backoff, suspects as well since they are two; the others are available at once,
+    uncounted, and apart."""
     partition = Partition()
     state = partition.state()
     lease = partition.acquire(choose(state, 100, 100))
@@ -30,8 +31,40 @@ def test_what_was_reported_counts_and_the_rest_is_suspect():
     go_down(partition, lease)
     assert [*state.waiting.offsets] == [0, 1]
     assert [state.attempts(at) for at in (0, 1, 2, 99)] == [1, 1, 0, 0]
-    assert [state.marks.get(at).suspect for at in (0, 1, 2, 99)] == [0, 0, 10, 10]
+    assert [state.marks.get(at).suspect for at in (0, 1, 2, 99)] == [10, 10, 10, 10]
     assert state.counts(200).suspect == 98
+
+
+def test_of_several_in_hand_none_is_blamed_before_it_was_alone():
+    """A batch of ten goes down with its worker at its only attempt: nine are acknowledged one by one in the end, and
+    the one that kills its worker each time is the one that is rejected, after it was leased alone."""
+    partition = Partition(lambda start, end: [(start, end, RetryPolicy(1, Backoff(initial_us=0, max_us=0)))])
+    state = partition.state()
+    lease = partition.acquire(choose(state, 10, 10))
+    partition.settle(handed=[(lease, [*range(10)])])
+    go_down(partition, lease)
+    assert [state.attempts(at) for at in range(10)] == [0] * 10
+    for at in range(10):
+        choice = choose_suspects(state, 10, 10)
+        assert [*choice.offsets] == [at]
+        alone = partition.acquire(choice)
+        if at == 3:
+            go_down(partition, alone)
+        else:
+            partition.settle(item(Settling.ACCEPT, alone, [at]))
+    assert [*state.rejected.offsets] == [3]
+    assert state.counts(10).floor == 10
+
+
+def test_one_in_hand_is_given_up_at_its_limit():
+    """Nothing else was handed over, so it is to blame: also where more was leased."""
+    partition = Partition(lambda start, end: [(start, end, RetryPolicy(1))])
+    state = partition.state()
+    lease = partition.acquire(choose(state, 10, 10))
+    partition.settle(handed=[(lease, [0])])
+    go_down(partition, lease)
+    assert [*state.rejected.offsets] == [0]
+    assert state.counts(10).suspect == 9
 
 
 def test_a_lease_ends_at_its_deadline_and_not_before():
