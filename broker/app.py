@@ -19,7 +19,7 @@ import trio
 from ..protocol.messages import Message
 from .app_archive import ArchiveParts, archive_gauges, open_archive, store_of
 from .app_groups import group_defaults
-from .app_limits import broker_limits, session_limits, topic_defaults, topic_limits
+from .app_limits import broker_limits, longest_wait_us, session_limits, topic_defaults, topic_limits
 from .background import Heartbeat, RungTimers, Stepped, SyncThread, Workers, run_timers
 from .clock import BrokerTime, Clock
 from .config import Address, Config
@@ -168,6 +168,7 @@ class Broker:
             chance=self._rehearsal.chance,
             trace_retention_us=self._config.trace.retention_us,
             max_frame_bytes=self._config.broker.max_frame_bytes,
+            max_wait_us=longest_wait_us(is_rehearsed=self._is_stepped),
         )
         self._queues.start()
         if store is not None:
@@ -196,8 +197,8 @@ class Broker:
         if not self._is_stepped:
             nursery.start_soon(run_timers, self._timers, self._time.monotonic_us, self._sync.end_turn)
             nursery.start_soon(self._heartbeat.run)
+            self._repeat(BUFFER_SWEEP_US, self._memory.sweep)  # stepped, a step costs more than idle buffers
         self._repeat(self._config.log.retention_check_interval_us, topics.expire)
-        self._repeat(BUFFER_SWEEP_US, self._memory.sweep)
         broker = self._config.broker
         around = Surroundings(
             handle=answer,
@@ -230,7 +231,7 @@ class Broker:
             offload=self._workers,
             metrics=self._metrics,
             gauges=lambda: self._gauges(topics),
-            limits=broker_limits(config),
+            limits=broker_limits(config, longest_wait_us(is_rehearsed=self._is_stepped)),
             node_id=config.broker.node_id,
             version=version("tidelog"),
             auto_create=config.topics.auto_create,
@@ -247,8 +248,7 @@ class Broker:
         self._quiet_timers.add(self._time.monotonic_us() + interval_us, again)
 
     def _gauges(self, topics: Topics) -> Values:
-        commit = self._commit.statistics()
-        held = topics.statistics()
+        commit, held = self._commit.statistics(), topics.statistics()
         return {
             "tidelog_uptime_seconds": (self._time.monotonic_us() - self._began_us) / 1e6,
             "tidelog_memory_bytes": self._memory.used_bytes,

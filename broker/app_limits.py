@@ -39,7 +39,16 @@ def topic_limits(config: Config) -> TopicLimits:
     )
 
 
-def broker_limits(config: Config) -> BrokerLimits:
+REHEARSED_WAIT_US = 100 * 365 * 24 * 3600 * 1_000_000
+"""How long a request may wait in a rehearsal, where time costs nothing and every end of a wait costs a step."""
+
+
+def longest_wait_us(*, is_rehearsed: bool) -> int:
+    """Return how long a request may wait in the broker."""
+    return REHEARSED_WAIT_US if is_rehearsed else MAX_WAIT_US
+
+
+def broker_limits(config: Config, max_wait_us: int) -> BrokerLimits:
     """Return what clients are told."""
     return BrokerLimits(
         max_frame_bytes=config.broker.max_frame_bytes,
@@ -47,7 +56,7 @@ def broker_limits(config: Config) -> BrokerLimits:
         max_batch_bytes=config.log.max_batch_bytes,
         max_batch_payload_bytes=config.log.max_batch_payload_bytes,
         max_requests_in_flight=config.broker.max_requests_in_flight,
-        max_wait_us=MAX_WAIT_US,
+        max_wait_us=max_wait_us,
         idle_timeout_us=config.broker.idle_timeout_us,
     )
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from ...protocol.errors import InvalidRequestError, StorageError, TidelogError
-from ...protocol.limits import FRAME_MARGIN_BYTES, MAX_CONTROL_BYTES, MAX_WAIT_US
+from ...protocol.limits import FRAME_MARGIN_BYTES, MAX_CONTROL_BYTES
 from ...protocol.messages import Cancel, CancelReply, ErrorInfo, Fetch, FetchPosition, FetchReply, FetchResult
 from ...protocol.messages.fetch import FETCH_RESULT_BYTES
 from ..deferred import Deferred, FileSlice, Reply
@@ -163,7 +163,7 @@ class _Reading:
         """Watch every partition, and the clock."""
         context = self._context
         context.metrics.fetches_waited += 1
-        due_us = context.time.monotonic_us() + min(self._request.max_wait_us, MAX_WAIT_US)
+        due_us = context.time.monotonic_us() + min(self._request.max_wait_us, context.limits.max_wait_us)
         self._timer = context.timers.add(due_us, self._time_is_up)
         for place, position in enumerate(self._request.positions):
             partition = context.topics.partition(position.topic_id, position.partition)

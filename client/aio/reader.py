@@ -303,7 +303,7 @@ class Reader:
         limits = connection.limits
         assert limits is not None
         self.positions.max_payload_bytes = max(self.positions.max_payload_bytes, limits.max_batch_payload_bytes)
-        max_wait_us = min(int(MAX_WAIT_S * 1_000_000), limits.max_wait_us)
+        max_wait_us = int(min(self.time.at_most(MAX_WAIT_S) * 1_000_000, limits.max_wait_us))
         sent = self.positions.next_fetch(max_wait_us)
         if sent is None:
             return None

@@ -87,14 +87,14 @@ class Asking:
             count = prefetch.wanted(desk.book.buffered, desk.book.held, is_waited_for=is_waited_for)
             if not count or self._asked is not None or self.problem is not None:
                 return None
-            return self._ask(connection, count, PATTERN_WAIT_S if self._is_pattern else MAX_WAIT_S)
+            return self._ask(connection, count, PATTERN_WAIT_S if self._is_pattern else self._time.at_most(MAX_WAIT_S))
 
     def _ask(self, connection: Connection, count: int, wait_s: float) -> Asked | None:
         desk, group, limits = self._desk, self._joining.group, connection.limits
         assert group is not None
         assert limits is not None
         self.granted.max_payload_bytes = max(MAX_BATCH_PAYLOAD_BYTES, limits.max_batch_payload_bytes)
-        max_wait_us = min(int(wait_s * 1_000_000), limits.max_wait_us)
+        max_wait_us = int(min(wait_s * 1_000_000, limits.max_wait_us))
         request = Acquire(
             group.id,
             group.generation,

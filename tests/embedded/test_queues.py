@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 
 import pytest
 
@@ -40,6 +41,30 @@ def test_a_retry_comes_when_its_delay_is_over(flavour: str) -> None:
 
     with Broker(start=NEW_YEAR, topics=ONE) as broker:
         run(flavour, body)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_wait_of_a_month_takes_no_time(flavour: str) -> None:
+    """Thirty days until a retry, and thirty more without a message, take 10 seconds of real time at the most."""
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+            await client.produce("t", b"x")
+            async with client.queue("t", group="g") as queue:
+                [message] = await queue.receive()
+                await done(message.nack("not yet", delay=timedelta(days=30)))
+                [again] = await queue.receive()
+                assert (again.value, again.attempt) == (b"x", 2)
+                assert timedelta(days=30) <= since(broker) < timedelta(days=30, seconds=1)
+                await done(again.ack(wait=True))
+                assert await queue.receive(timeout=timedelta(days=30)) == []
+            async with client.consumer("t", start="latest") as consumer:
+                assert await consumer.receive(timeout=timedelta(days=30)) == []
+
+    with Broker(start=NEW_YEAR, topics=ONE, log={"retention": "365d", "retention_check_interval": "1h"}) as broker:
+        began = monotonic()
+        run(flavour, body)
+        assert monotonic() - began < 10
 
 
 def test_advance_brings_what_is_due() -> None:

@@ -33,7 +33,7 @@ from .queue_member import Notebook, QueueMember
 
 KIB = 1 << 10
 MIB = 1 << 20
-LIMITS = BrokerLimits(MIB, MIB, MIB, MIB, 8, 1, 1)
+LIMITS = BrokerLimits(MIB, MIB, MIB, MIB, 8, 60_000_000, 1)
 
 
 class QueueCore(Core):
