@@ -7,7 +7,10 @@ from .topic_name import DEFAULT_NAMESPACE, MAX_PART_LENGTH, full_name
 
 
 def full_group_name(name: str, namespace: str = DEFAULT_NAMESPACE) -> str:
-    """Return `namespace/name` of a group as the user wrote it. Raises InvalidGroupError that states the rule."""
+    """Return `namespace/name` of a group as the user wrote it. Raises InvalidGroupError that states the rule,
+    TypeError for what is no string."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"group: expected a name as a string, found {name!r}")
     try:
         return full_name(name, namespace)
     except InvalidTopicError:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 LEAVING_S = 5.0
 """How long leaving the block by an exception may take, so that it is not swallowed by a broker that is away."""
 
+MAX_CONCURRENCY = 1_000
+"""Handlers at once in one `run`: each of a plain function has a thread of its own."""
+
 log = logging.getLogger("tidelog")
 
 
@@ -121,7 +124,7 @@ class Queue(Taking[AnyQueueMessage], Generic[AnyQueueMessage]):
         itself stays so. Afterwards those that run are finished. In the main thread SIGTERM and SIGINT stop it, a second
         one interrupts it; not with signals=False.
         """
-        run_handler(self, handler, check_count("concurrency", concurrency, 1), signals=signals)
+        run_handler(self, handler, check_count("concurrency", concurrency, 1, MAX_CONCURRENCY), signals=signals)
 
     # -- settling --------------------------------------------------------------------------------------------------
 

@@ -107,3 +107,20 @@ def test_a_lease_that_nobody_renews_ends() -> None:
                 [again] = other.receive()
                 assert again.value == b"x"
                 again.ack(wait=True)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_no_run_or_group_can_be_is_refused(flavour: str) -> None:
+    """More than 1,000 handlers at once are a ValueError that names the argument; a group that is no string a TypeError."""
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+            for group in (None, 5, b"g"):
+                with pytest.raises(TypeError, match="group: expected a name as a string"):
+                    client.queue("t", group=group)
+            async with client.queue("t", group="g") as queue:
+                with pytest.raises(ValueError, match="concurrency"):
+                    await queue.run(print, concurrency=1_001)
+
+    with Broker(start=NEW_YEAR, topics=ONE) as broker:
+        run(flavour, body)
