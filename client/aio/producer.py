@@ -13,6 +13,7 @@ import logging
 import math
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -25,7 +26,6 @@ from ..core.arguments import check_options
 from ..core.contents import Extras
 from ..core.cutting import RECORD_OVERHEAD_BYTES
 from ..core.data import Data
-from ..core.deadline import Deadline
 from ..core.intake import Intake
 from ..core.options import MessageOptions
 from ..core.partitioner import choose_partition
@@ -273,21 +273,15 @@ class AsyncProducer(AsyncColumnSending[Taken]):
             background = self._begin_to_close(turn)
             if background is None:
                 return
-            dispatcher = background.dispatcher
             try:
                 if is_first:
-                    await _flush_all(dispatcher, dispatcher.deadline(limit))
-            except TimedOutError:
-                pass
+                    await _flush_all(background.dispatcher, limit)
             finally:
-                dispatcher.locked(partial(dispatcher.give_up_all, "the producer was closed"))
-                dispatcher.end()
-                background.wake()
-                await dispatcher.reporter.report()
+                await _give_up(background)
             self._owes_failures = False
         finally:
             turn.is_over = True
-        _raise_failures(dispatcher)
+        _raise_failures(background.dispatcher)
 
     def _begin_to_close(self, turn: Turn) -> Background | None:
         """From here on nothing is taken. Return what there is to close, if any: once, or again for whoever comes after
@@ -320,10 +314,21 @@ def _extras(record: Record, dedup_id: DedupId | None) -> Extras | None:
     return Extras(record.pairs, record.priority, record.partition, time_us, record.dedup_id, dedup_id, record.retry)
 
 
-async def _flush_all(dispatcher: Dispatcher, until: Deadline) -> None:
-    await dispatcher.flush(until)
-    while dispatcher.is_needed:  # other threads were in the middle of `send`
+async def _flush_all(dispatcher: Dispatcher, limit: float) -> None:
+    until = dispatcher.deadline(limit)
+    with suppress(TimedOutError):
         await dispatcher.flush(until)
+        while dispatcher.is_needed:  # other threads were in the middle of `send`
+            await dispatcher.flush(until)
+
+
+async def _give_up(background: Background) -> None:
+    """End for good what is not delivered, and tell it."""
+    dispatcher = background.dispatcher
+    dispatcher.locked(partial(dispatcher.give_up_all, "the producer was closed"))
+    dispatcher.end()
+    background.wake()
+    await dispatcher.reporter.report()
 
 
 def _raise_failures(dispatcher: Dispatcher) -> None:
