@@ -49,10 +49,13 @@ class QueueDesk(SettleSender):
         if runtime.is_here(self.home):
             self.seen_at = self.time.now()
             self.on_use()
-            self.pump()
-            self._tell_late()
+            self._attend_here()
         else:
-            runtime.call_soon(self.home, self.attend)
+            runtime.call_soon(self.home, self._attend_here)
+
+    def _attend_here(self) -> None:
+        self.pump()
+        self._tell_late()
 
     def close(self, error: ClosedError) -> None:
         """Send nothing any more; what is not answered is lost, and what is said from here on."""
