@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 import math
-import weakref
 from functools import partial
 
-from ...protocol.errors import ClosedError
 from ..core.intake import Intake
 from ..core.ledger import Mark
 from ..core.rows import Rows
 from . import runtime
 from .dispatcher import Dispatcher
+from .tending import Tended
+from .turn import Turn
 
 BUSY_S = 0.005
 """So long after a batch was full the sender is taken to be at it still, and to take answers in itself. A background
@@ -32,15 +32,14 @@ MAX_ROUND_S = 1.0
 log = logging.getLogger("tidelog")
 
 
-class Background:
+class Background(Tended):
     """The background of one dispatcher, made again when it was cancelled. `ready` is emptied by its end, so that the
     next message looks what is the matter."""
 
     def __init__(self, dispatcher: Dispatcher, ready: dict[str, Rows]) -> None:
+        super().__init__()
         self.dispatcher = dispatcher
         self._ready = ready
-        self._run: object | None = None
-        """What it runs as, if it does: the end of an earlier run, which may be told late, is not its own."""
         self._bell = dispatcher.session.time.Bell()
         self._mark: Mark | None = None
         """While it waits for answers."""
@@ -48,7 +47,7 @@ class Background:
         """When it looks again by itself."""
 
     def __repr__(self) -> str:
-        return f"<Background of {self.dispatcher!r}, {'not running' if self._run is None else 'running'}>"
+        return f"<Background of {self.dispatcher!r}, {'running' if self.is_running else 'not running'}>"
 
     def __del__(self) -> None:
         # Nobody refers to the producer, and nothing is left to be delivered: nobody can be waiting.
@@ -59,16 +58,11 @@ class Background:
 
     def start(self) -> None:
         """Run, if it does not."""
-        if self._run is None:
-            watched: weakref.ref[Background] = weakref.ref(self)
-            run = object()
-            self._run = run
-            try:
-                # Told of its end twice: a task that was cancelled before its first step does not come to its `finally`.
-                runtime.background("tidelog-producer", partial(_tend, watched, run), partial(_end, watched, run))
-            except BaseException:
-                self._run = None
-                raise
+        self.run("tidelog-producer")
+
+    def is_over(self) -> bool:
+        """Whether the producer is closed."""
+        return self.dispatcher.is_ended
 
     def hurry(self, intake: Intake) -> None:
         """See to it that a message that was just taken goes out in time."""
@@ -107,7 +101,7 @@ class Background:
         else:
             self.wake()
 
-    def rest(self) -> None:
+    def _rest(self) -> None:
         """Be gone once everything that a dropped producer took is delivered."""
         if not self.dispatcher.is_needed:
             _alone.discard(self)
@@ -145,39 +139,18 @@ class Background:
         is_waited_for = until == math.inf and dispatcher.ledger.open
         if dispatcher.is_ended or dispatcher.buffer.next_due() < until or is_waited_for:
             bell.set()
+        self._rest()
         return bell
 
-    def ended(self, run: object) -> None:
-        """A run of it returned, was cancelled, or its event loop ended."""
-        if self._run is not run:
-            return
-        self._run = None
-        self._ready.clear()
-        _alone.discard(self)
+    def left(self, turn: Turn) -> bool:
+        """A run of it ended: the next message looks what is the matter, and makes another."""
+        is_mine = super().left(turn)
+        if is_mine:
+            self._ready.clear()
+            _alone.discard(self)
+        return is_mine
 
 
 _alone: set[Background] = set()
 """Those that nobody else refers to, until everything is delivered. A reference to itself would not keep one: the
 garbage collector finds that nothing else leads there."""
-
-
-async def _tend(watched: weakref.ref[Background], run: object) -> None:
-    try:
-        while (background := watched()) is not None and not background.dispatcher.is_ended:
-            until = await background.tend()
-            bell = background.lie_down(until)
-            background.rest()
-            del background
-            await bell.wait(until)
-    except ClosedError:
-        pass
-    except Exception:
-        log.exception("the background of a producer failed")
-    finally:
-        _end(watched, run)
-
-
-def _end(watched: weakref.ref[Background], run: object) -> None:
-    last = watched()
-    if last is not None:
-        last.ended(run)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import weakref
-from functools import partial
 
 from ...protocol.errors import ClosedError, ConnectionLostError, TidelogError
 from ..core.deadline import NEVER
@@ -19,7 +17,7 @@ from ..core.waiter import Waiter
 from . import runtime
 from .asking import Asking
 from .queue_desk import QueueDesk
-from .turn import Turn
+from .tending import Tended
 
 BUSY_S = 0.01
 """So long after the user's code asked for messages it is taken to be at it still, and to send and read by itself: a
@@ -34,16 +32,16 @@ MAX_ROUND_S = 1.0
 log = logging.getLogger("tidelog")
 
 
-class QueueBackground:
+class QueueBackground(Tended):
     """The background of one queue, made again when it was cancelled."""
 
     def __init__(self, desk: QueueDesk, asking: Asking, plan: RenewalPlan) -> None:
+        super().__init__()
         self.desk = desk
         self.is_ended = False
         self._asking = asking
         self._plan = plan
         self._time = desk.time
-        self._run: Turn | None = None
         self._bell = desk.time.Bell()
         self._mark: Waiter | None = None
         """While it waits for answers."""
@@ -53,19 +51,16 @@ class QueueBackground:
         desk.on_use = self.start
 
     def __repr__(self) -> str:
-        return f"<QueueBackground of {self.desk!r}, {'running' if self._run else 'not running'}>"
+        return f"<QueueBackground of {self.desk!r}, {'running' if self.is_running else 'not running'}>"
 
     def start(self) -> None:
         """Run, if it does not."""
-        if self._run is None and not self.is_ended:
-            turn = Turn()
-            me: weakref.ref[QueueBackground] = weakref.ref(self)
-            self._run = turn
-            try:
-                runtime.background("tidelog-queue", partial(_tend, me, turn), partial(_ended, me, turn))
-            except BaseException:
-                self._run = None
-                raise
+        if not self.is_ended:
+            self.run("tidelog-queue")
+
+    def is_over(self) -> bool:
+        """Whether the queue is closed, or gone."""
+        return self.is_ended
 
     def watch(self) -> None:
         """The user's code has messages now: look after them when it is silent."""
@@ -91,7 +86,18 @@ class QueueBackground:
         self.wake()
 
     async def tend(self) -> float:
-        """Do what is due; return when to look again."""
+        """Do what is due; a broker that cannot be reached, or a bug, does not end the looking after."""
+        try:
+            return await self._tend()
+        except ClosedError:
+            raise
+        except TidelogError as error:
+            log.warning("looking after a queue: %s", error)
+        except Exception:
+            log.exception("looking after a queue failed")
+        return self._time.now() + MAX_ROUND_S
+
+    async def _tend(self) -> float:
         desk, now = self.desk, self._time.now()
         self._renew(now)
         desk.pass_over()
@@ -146,40 +152,3 @@ class QueueBackground:
             desk.book.renew(due)
         if due:
             desk.report()
-
-    def ended(self, turn: Turn) -> None:
-        """It returned, was cancelled, perhaps before it began, or its event loop ended."""
-        if self._run is turn:
-            self._run = None
-
-
-async def _tend(watched: weakref.ref[QueueBackground], turn: Turn) -> None:
-    try:
-        while (background := watched()) is not None and not background.is_ended:
-            until = await _round(background)
-            bell = background.lie_down(until)
-            del background
-            await bell.wait(until)
-    except ClosedError:
-        pass
-    finally:
-        _ended(watched, turn)
-
-
-def _ended(watched: weakref.ref[QueueBackground], turn: Turn) -> None:
-    last = watched()
-    if last is not None:
-        last.ended(turn)
-
-
-async def _round(background: QueueBackground) -> float:
-    """Do what is due; a broker that cannot be reached, or a bug, does not end the looking after."""
-    try:
-        return await background.tend()
-    except ClosedError:
-        raise
-    except TidelogError as error:
-        log.warning("looking after a queue: %s", error)
-    except Exception:
-        log.exception("looking after a queue failed")
-    return background.desk.time.now() + MAX_ROUND_S
