@@ -33,6 +33,7 @@ NAMES = {
     "AsyncQueueBatch": "QueueBatch",
     "AsyncQueueMessage": "QueueMessage",
     "AsyncQueueing": "Queueing",
+    "AsyncSettleable": "Settleable",
     "AsyncTaking": "Taking",
     "AsyncTypedQueueMessage": "TypedQueueMessage",
     "AsyncReads": "Reads",

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Generic, cast
 import msgspec
 
 from ...protocol.errors import DecodeError
-from ...protocol.messages import Settling
 from ...protocol.messages.queue import POLICY_DELAY
 from ..core.held_lease import HeldLease
-from ..core.lease_times import delay_us, extension_us
-from ..core.leaving import rejected, released
+from ..core.leaving import released
 from ..core.settles import How
-from ..core.times import DEFAULT, Duration, Timeout, from_us
+from ..core.times import DEFAULT, Timeout, from_us
 from ..message import UNDECODED, Located, Message, TypedMessage
 from ..message_state import Failure
 from ..settled_elsewhere import LeaseData, from_elsewhere
 from . import runtime
+from .settleable import ACCEPTED, AsyncSettleable
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -37,15 +36,9 @@ else:
 
     Value = TypeVar("Value")
 
-ACCEPTED = How(Settling.ACCEPT)
 
-
-class AsyncLeased(Located):
-    """What every leased message can be asked and told, with a codec or without; from any thread.
-
-    The calls record what they say at once, and it is sent at once if nothing is on its way that it can share. With
-    `wait=True` they return when the broker has made it durable, and raise LeaseLostError if the lease was lost.
-    """
+class AsyncLeased(AsyncSettleable, Located):
+    """What every leased message can be asked and told, with a codec or without."""
 
     __slots__ = ()
 
@@ -63,26 +56,6 @@ class AsyncLeased(Located):
         if lease.desk.is_attentive:
             _desk(lease).attend()
         return runtime.SETTLED
-
-    def nack(
-        self, error: object = None, *, delay: Duration | None = None, wait: bool = False, timeout: Timeout = DEFAULT
-    ) -> runtime.Settled:
-        """This attempt failed: the message is delivered again after `delay` seconds, or else by the backoff policy.
-
-        `error` is an exception or text; inside `except` it is the exception at hand. It is kept with the attempt.
-        """
-        return self._settle(released(error, delay_us(delay)), wait, timeout)
-
-    def reject(self, error: object = None, *, wait: bool = False, timeout: Timeout = DEFAULT) -> runtime.Settled:
-        """Give the message up now, whatever attempts are left. `error` as in `nack`."""
-        return self._settle(rejected(error), wait, timeout)
-
-    def extend(
-        self, duration: Duration | None = None, *, wait: bool = False, timeout: Timeout = DEFAULT
-    ) -> runtime.Settled:
-        """Keep the lease, which this message shares with others, for `duration` seconds from now; left out, for the
-        visibility timeout. Needed only with auto_extend=False, or beyond `max_lease`."""
-        return self._settle(How(Settling.RENEW, duration_us=extension_us(duration)), wait, timeout)
 
     @property
     def attempt(self) -> int:

@@ -11,25 +11,21 @@ import numpy as np
 import numpy.typing as npt
 
 from ...protocol.batch import RecordBatch
-from ...protocol.messages import Settling
 from ..core.held_lease import HeldLease
-from ..core.lease_times import delay_us, extension_us
-from ..core.leaving import rejected, released
 from ..core.settles import How
-from ..core.times import DEFAULT, Duration, Timeout
+from ..core.times import Timeout
 from ..message import UNDECODED
 from ..message_batch import MessageBatch
 from . import runtime
 from .queue_message import AnyQueueMessage, QueueMessage, TypedQueueMessage
+from .settleable import Settleable
 
 if TYPE_CHECKING:
     from ..codec import Decoder
     from .queue_desk import QueueDesk
 
-ACCEPTED = How(Settling.ACCEPT)
 
-
-class QueueBatch(MessageBatch[AnyQueueMessage], Generic[AnyQueueMessage]):  # pyright: ignore[reportInvalidTypeArguments]
+class QueueBatch(Settleable, MessageBatch[AnyQueueMessage], Generic[AnyQueueMessage]):  # pyright: ignore[reportInvalidTypeArguments]
     """Leased messages of one partition and one priority, in offset order: a MessageBatch that can be settled as one.
 
     Its messages can be settled by themselves as well; what is settled already stays as it is.
@@ -62,26 +58,6 @@ class QueueBatch(MessageBatch[AnyQueueMessage], Generic[AnyQueueMessage]):  # py
 
     def __reduce__(self) -> str | tuple[object, ...]:
         raise TypeError("a batch of a queue is held by a lease and cannot be pickled; its messages can")
-
-    def ack(self, *, wait: bool = False, timeout: Timeout = DEFAULT) -> runtime.Settled:
-        """Acknowledge every message of it."""
-        return self._settle(ACCEPTED, wait, timeout)
-
-    def nack(
-        self, error: object = None, *, delay: Duration | None = None, wait: bool = False, timeout: Timeout = DEFAULT
-    ) -> runtime.Settled:
-        """Give every message of it back after an attempt that failed: see the message's `nack`."""
-        return self._settle(released(error, delay_us(delay)), wait, timeout)
-
-    def reject(self, error: object = None, *, wait: bool = False, timeout: Timeout = DEFAULT) -> runtime.Settled:
-        """Give every message of it up."""
-        return self._settle(rejected(error), wait, timeout)
-
-    def extend(
-        self, duration: Duration | None = None, *, wait: bool = False, timeout: Timeout = DEFAULT
-    ) -> runtime.Settled:
-        """Keep the lease for `duration` seconds from now: see the message's `extend`."""
-        return self._settle(How(Settling.RENEW, duration_us=extension_us(duration)), wait, timeout)
 
     @property
     def lease(self) -> HeldLease:
