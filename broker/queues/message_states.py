@@ -16,8 +16,6 @@ from ..delivery.offset_set import OffsetSet, lowest, set_of
 from ..delivery.queue_state import QueueState
 from .group_partition import GroupPartition
 
-SETTLED_WORDS = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.REJECTED, DeliveryState.DAMAGED})
-
 
 def check_states(words: Iterable[str]) -> frozenset[DeliveryState]:
     """Return the states of words. Raises InvalidRequestError."""

@@ -15,8 +15,6 @@ from .times import Duration
 
 MAX_IN_FLIGHT = 1_000_000
 
-SETTING_NAMES = ("visibility_timeout", "max_attempts", "backoff", "max_in_flight")
-
 
 def to_group_start(start: Bound, name: str, now_us: int) -> GroupStart:
     """Return where a group begins. Raises TypeError or ValueError that shows the choices."""

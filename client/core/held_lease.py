@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol.messages import Attempts, SettleError, Settling
+from ...protocol.messages import Attempts, Settling
 from ...protocol.offset_ranges import unpack_ranges
 from .directory import TopicEntry
 from .lease_token import LeaseToken
@@ -248,8 +248,3 @@ def offsets_of(ranges: bytes) -> npt.NDArray[np.int64]:
     if not len(bounds):
         return np.empty(0, np.int64)
     return np.concatenate([np.arange(start, end, dtype=np.int64) for start, end in bounds.tolist()])
-
-
-def last_error(attempts: Attempts | None) -> SettleError | None:
-    """Return how the attempt before ended, if that is known."""
-    return None if attempts is None else attempts.error

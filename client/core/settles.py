@@ -285,7 +285,7 @@ def packed(offsets: Sequence[int]) -> bytes:
     """Return ascending offsets as packed ranges."""
     if not offsets:
         return b""
-    if offsets[-1] - offsets[0] + 1 == len(offsets):
+    if not _is_scattered(offsets):
         return pack_ranges([(offsets[0], offsets[-1] + 1)])
     return merge_offsets(np.asarray(offsets, np.int64)).astype("<i8").tobytes()
 
