@@ -133,6 +133,8 @@ class VirtualClock:
         self._waits: dict[Wait, None] = {}
         self._users: set[int] = set()
         """Threads that ever waited here."""
+        self._met: dict[int, float] = {}
+        """Threads of clients that have not waited here, and since when they are known, in real time."""
         self._lock = threading.Lock()
         self._moving = threading.RLock()
         """Held by whoever lets time pass."""
@@ -188,10 +190,18 @@ class VirtualClock:
                 return wait.is_ready()  # else another has something to look at, and goes on in a moment
             if not self._all_wait(waits):
                 return self._pass_overdue(wait)
+            if not self._last(waits, self._all):
+                return wait.is_ready()
             self._jump(wait, waits)
             return True
         finally:
             self._moving.release()
+
+    def _last(self, waits: list[Wait], there_are: Callable[[], list[Wait]]) -> bool:
+        """Whether waits last although the broker has done all there is to do: one may have begun after it settled, with
+        a request that it had not seen."""
+        self._engine.settle()
+        return there_are() == waits and not any(each.is_ready() for each in waits)
 
     def _jump(self, wait: Wait, waits: list[Wait]) -> None:
         work_us = self._engine.next_work_us()
@@ -223,6 +233,9 @@ class VirtualClock:
     def _all(self) -> list[Wait]:
         with self._lock:
             return [*self._waits]
+
+    def _internal(self) -> list[Wait]:
+        return [each for each in self._all() if each.is_internal]
 
     # -- being told --------------------------------------------------------------------------------------------------
 
@@ -258,17 +271,23 @@ class VirtualClock:
                 and (each.is_ready() or each.until <= now)
                 and (each.is_internal or real < grace_until)
             ]
-            if (not due and self._own_threads_rest(waits)) or real > until:
+            is_calm = not due and self._own_threads_rest(waits)
+            internal = [each for each in waits if each.is_internal]
+            if real > until or (is_calm and self._last(internal, self._internal)):
                 return
             time.sleep(0.0002)
 
     def _own_threads_rest(self, waits: list[Wait]) -> bool:
         resting = {each.thread for each in waits}
-        return all(
-            thread.ident in resting
-            for thread in threading.enumerate()
-            if thread.name.startswith(INTERNAL) and not thread.name.startswith(_SERVERS)
-        )
+        threads = [each.ident or 0 for each in threading.enumerate() if _is_a_clients(each)]
+        return all(thread in resting for thread in threads if thread in self._users or self._is_new(thread, threads))
+
+    def _is_new(self, thread: int, threads: list[int]) -> bool:
+        """Whether a thread may be a client's of this broker that has just begun. One that had time to wait here and did
+        not belongs to a client of another broker, whose work is no matter of this clock."""
+        self._met = {each: since for each, since in self._met.items() if each in threads}
+        real = time.monotonic()
+        return real - self._met.setdefault(thread, real) <= GRACE_S
 
     # -- who works ---------------------------------------------------------------------------------------------------
 
@@ -294,6 +313,10 @@ def _waits_for_a_thread(frame: FrameType) -> bool:
     if file.endswith("/threading.py") and name in _WAITS:
         return frame.f_locals.get("timeout") in (None, -1)
     return any(file.endswith(place) and name == function for place, function in _POOLS)
+
+
+def _is_a_clients(thread: threading.Thread) -> bool:
+    return thread.name.startswith(INTERNAL) and not thread.name.startswith(_SERVERS)
 
 
 def _is_mine(wait: Wait) -> bool:

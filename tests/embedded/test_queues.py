@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 import pytest
 
+import tidelog
 from tests.client.flavours import FLAVOURS, World, run
 from tests.client.queues import done
 from tidelog import WouldBlockForever
@@ -93,6 +95,22 @@ def test_what_is_held_is_renewed_while_time_passes() -> None:
             broker.clock.advance(minutes=5)
             message.ack(wait=True)
         assert client.groups.describe("g").topics[0].partitions[0].floor == 1
+
+
+def test_a_client_of_another_broker_holds_no_clock_up() -> None:
+    """Its threads wait by the machine's clock: twelve virtual minutes beside one take no longer than without it."""
+    with tidelog.Broker() as other, other.client() as beside, beside.producer() as producer:
+        producer.send("t", b"x")
+        producer.flush()
+        assert any(thread.name == "tidelog-producer" for thread in threading.enumerate())
+        with Broker(start=NEW_YEAR, topics=ONE) as broker, broker.client() as client:
+            client.produce("t", b"x")
+            with client.queue("t", group="g", visibility_timeout=30) as queue:
+                [message] = queue.receive()
+                began = monotonic()
+                broker.clock.advance(minutes=12)
+                assert monotonic() - began < 10
+                message.ack(wait=True)
 
 
 def test_a_lease_that_nobody_renews_ends() -> None:
