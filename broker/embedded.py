@@ -75,7 +75,7 @@ class EmbeddedBroker:
         """Return one end of a socket pair whose other end is served. Raises ConnectionError once it is closed."""
         ours, theirs = socket.socketpair()
         try:
-            self._soon(partial(self._attach, ours))
+            self._soon(partial(self._attach, ours), ours.close)
         except ConnectionError:
             ours.close()
             theirs.close()
@@ -96,7 +96,10 @@ class EmbeddedBroker:
                 future.set_exception(ConnectionError("the broker is closed"))
                 raise
 
-        self._soon(partial(trio.lowlevel.spawn_system_task, run))
+        def refuse() -> None:
+            future.set_exception(ConnectionError("the broker is closed"))
+
+        self._soon(partial(trio.lowlevel.spawn_system_task, run), refuse)
         while True:
             try:
                 return future.result(CLOSE_LOOK_S)
@@ -142,11 +145,22 @@ class EmbeddedBroker:
         except ConnectionError:
             return
 
-    def _soon(self, action: Callable[[], object]) -> None:
+    def _soon(self, action: Callable[[], object], refuse: Callable[[], object] | None = None) -> None:
+        """Have the loop call `action`, or `refuse` where it is at its end and takes no task any more: what is raised
+        there would be Trio's own failure."""
+
+        def act() -> None:
+            try:
+                action()
+            except RuntimeError:
+                if refuse is None:
+                    raise
+                refuse()
+
         if self._process != os.getpid() or not self._started.done() or self._started.exception() is not None:
             raise ConnectionError("the broker does not run")
         try:
-            self._started.result().run_sync_soon(action)
+            self._started.result().run_sync_soon(act)
         except trio.RunFinishedError:
             raise ConnectionError("the broker is closed") from None
 

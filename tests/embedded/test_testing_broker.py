@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 import threading
 import time
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 import pytest
+import trio
 
 from tests.embedded.test_embedded import in_a_child
 from tidelog import ForkedError
@@ -92,26 +91,54 @@ def test_a_closed_one_lets_nobody_hang() -> None:
     assert [type(error).__name__ for error in caught] == ["ClosedError"]
 
 
+def test_a_loop_at_its_end_refuses_and_does_not_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a client's wait asks of it in that instant is a ConnectionError there, and the broker closes cleanly."""
+
+    def closed(*_arguments: object) -> None:
+        raise RuntimeError("Nursery is closed to new arrivals")
+
+    async def nothing() -> None:
+        pass
+
+    with Broker(start=NEW_YEAR) as broker:
+        embedded = broker._embedded
+        assert embedded is not None
+        with monkeypatch.context() as patched:
+            patched.setattr(trio.lowlevel, "spawn_system_task", closed)
+            with pytest.raises(ConnectionError, match="the broker is closed"):
+                embedded.call(nothing)
+        embedded.call(nothing)
+
+
+A_HUNDRED = """
+import gc, threading
+from pathlib import Path
+from tidelog.testing import Broker
+
+def once():
+    with Broker() as broker, broker.client() as client, client.producer() as producer:
+        producer.send("t", b"x")
+        broker.clock.advance(minutes=1)
+        assert len(broker.messages("t")) == 1
+
+def count():
+    gc.collect()
+    ours = [each for each in threading.enumerate() if each.name.startswith("tidelog")]
+    return len(ours), len(list(Path("/proc/self/fd").iterdir()))
+
+for _ in range(5):
+    once()
+before = count()
+for _ in range(100):
+    once()
+assert count() == before, (before, count())
+"""
+
+
 def test_a_hundred_leave_nothing_behind() -> None:
-    """One after the other, with clients, a producer and a reader: threads and descriptors are what they were."""
-
-    def once() -> None:
-        with Broker() as broker, broker.client() as client, client.producer() as producer:
-            producer.send("t", b"x")
-            broker.clock.advance(minutes=1)
-            assert len(broker.messages("t")) == 1
-
-    def count() -> tuple[int, int]:
-        gc.collect()
-        ours = [each for each in threading.enumerate() if each.name.startswith("tidelog")]
-        return len(ours), len(list(Path("/proc/self/fd").iterdir()))
-
-    for _ in range(5):
-        once()
-    before = count()
-    for _ in range(100):
-        once()
-    assert count() == before
+    """One after the other, with clients, a producer and a reader: threads and descriptors are what they were. In a
+    process of its own, where nothing that other tests left is closed meanwhile."""
+    subprocess.run([sys.executable, "-c", A_HUNDRED], check=True, timeout=100)
 
 
 def test_a_forked_child_is_told() -> None:
