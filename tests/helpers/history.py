@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import msgspec
 
@@ -142,11 +142,27 @@ class Violation:
     detail: str
 
 
-@dataclass
-class History:
-    """Events in the order in which they happened, with the views that rules need."""
+AnEvent = TypeVar("AnEvent", bound=Event)
 
-    events: list[AnyEvent] = field(default_factory=list)
+
+@dataclass
+class Ordered(Generic[AnEvent]):
+    """Events in the order in which they happened."""
+
+    events: list[AnEvent] = field(default_factory=list[AnEvent])
+
+    def place(self, event: Event) -> int:
+        """Return the event's place in the order."""
+        return self._places[id(event)]
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {id(event): place for place, event in enumerate(self.events)}
+
+
+@dataclass
+class History(Ordered[AnyEvent]):
+    """Events in the order in which they happened, with the views that rules need."""
 
     @cached_property
     def invokes(self) -> dict[str, Invoke]:
@@ -161,14 +177,6 @@ class History:
             for invoke in self.invokes.values()
             for index in range(invoke.count)
         }
-
-    def place(self, event: AnyEvent) -> int:
-        """Return the event's place in the order."""
-        return self._places[id(event)]
-
-    @cached_property
-    def _places(self) -> dict[int, int]:
-        return {id(event): place for place, event in enumerate(self.events)}
 
     @cached_property
     def faults(self) -> list[tuple[int, Fault]]:

@@ -20,7 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from .history import SURVIVES, Bounds, Durability, Event, Fault
+from .history import SURVIVES, Bounds, Durability, Event, Fault, Ordered
 from .payloads import origin_of
 
 What = Literal["ack", "nack", "reject", "return", "suspect", "extend"]
@@ -150,18 +150,8 @@ class Timeline:
 
 
 @dataclass
-class QueueHistory:
+class QueueHistory(Ordered[QueueEvent]):
     """Events in the order in which they happened, with the views that rules need."""
-
-    events: list[QueueEvent] = field(default_factory=list[QueueEvent])
-
-    def place(self, event: Event) -> int:
-        """Return the event's place in the order."""
-        return self._places[id(event)]
-
-    @cached_property
-    def _places(self) -> dict[int, int]:
-        return {id(event): place for place, event in enumerate(self.events)}
 
     @cached_property
     def groups(self) -> dict[str, Grouped]:

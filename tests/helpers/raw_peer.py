@@ -6,8 +6,10 @@ import socket
 
 import trio
 
+from tidelog.protocol.batch import encode_batch
 from tidelog.protocol.connection import ClientConnection, Reply
-from tidelog.protocol.messages import Hello, HelloReply, Message
+from tidelog.protocol.errors import TidelogError
+from tidelog.protocol.messages import Hello, HelloReply, Message, Produce, ProduceReply
 
 HELLO = Hello("test", "1")
 
@@ -127,3 +129,24 @@ class RawClient:
     def close(self) -> None:
         """Close the connection."""
         self.sock.close()
+
+
+async def ask(peer: RawPeer, message: Message, bulk: bytes | bytearray = b"") -> Message:
+    """Return the answer to a request that is not refused."""
+    reply = await peer.ask(message, bulk)
+    assert reply.message is not None, reply.error
+    return reply.message
+
+
+async def refusal(peer: RawPeer, message: Message, bulk: bytes | bytearray = b"") -> TidelogError:
+    """Return the error of a request that is refused."""
+    reply = await peer.ask(message, bulk)
+    assert reply.error is not None, reply.message
+    return reply.error
+
+
+async def produce(peer: RawPeer, topic_id: int, *values: bytes, partition: int = 0) -> None:
+    """Store one batch of these values."""
+    reply = await ask(peer, Produce(topic_id, partition), encode_batch(values, timestamp_us=5))
+    assert isinstance(reply, ProduceReply)
+    assert reply.results[0].error is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from tests.helpers.raw_peer import RawPeer
+from tests.helpers.raw_peer import produce
 from tests.helpers.running_broker import running_broker
 
 from tidelog.broker.handlers.fetch import MAX_POSITIONS
@@ -29,18 +29,10 @@ from tidelog.protocol.messages import (
     Metadata,
     MetadataReply,
     Produce,
-    ProduceReply,
 )
 
 pytestmark = pytest.mark.trio
 MINUTE_US = 60_000_000
-
-
-async def produce(peer: RawPeer, topic_id: int, *values: bytes, partition: int = 0) -> None:
-    """Store one batch of these values."""
-    reply = (await peer.ask(Produce(topic_id, partition), encode_batch(values, timestamp_us=5))).message
-    assert isinstance(reply, ProduceReply)
-    assert reply.results[0].error is None
 
 
 def results(reply: Reply) -> list[FetchResult]:

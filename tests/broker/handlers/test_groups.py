@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.helpers.config_effects import metric
-from tests.helpers.raw_peer import RawPeer
+from tests.helpers.raw_peer import RawPeer, ask, refusal
 from tests.helpers.running_broker import running_broker
 
 from tidelog.broker.handlers.groups import MAX_NAMES, SUGGESTIONS
@@ -12,7 +12,6 @@ from tidelog.protocol.errors import (
     GroupExistsError,
     InvalidGroupError,
     InvalidRequestError,
-    TidelogError,
     UnknownGroupError,
 )
 from tidelog.protocol.messages import (
@@ -27,26 +26,11 @@ from tidelog.protocol.messages import (
     GroupReply,
     GroupSettings,
     GroupStart,
-    Message,
     ResetGroup,
     ResetGroupReply,
 )
 
 pytestmark = pytest.mark.trio
-
-
-async def ask(peer: RawPeer, message: Message) -> Message:
-    """Return the answer to a request that is not refused."""
-    reply = await peer.ask(message)
-    assert reply.message is not None, reply.error
-    return reply.message
-
-
-async def refusal(peer: RawPeer, message: Message) -> TidelogError:
-    """Return the error of a request that is refused."""
-    reply = await peer.ask(message)
-    assert reply.error is not None, reply.message
-    return reply.error
 
 
 async def described(peer: RawPeer, names: list[str] | None = None) -> DescribeGroupsReply:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import trio
-from tests.helpers.raw_peer import RawPeer
+from tests.helpers.raw_peer import RawPeer, produce
 from tests.helpers.running_broker import running_broker
 
-from tidelog.protocol.batch import decode_batch, encode_batch, iterate_headers
+from tidelog.protocol.batch import decode_batch, iterate_headers
 from tidelog.protocol.connection import Reply
 from tidelog.protocol.messages import (
     Acquire,
@@ -23,8 +23,6 @@ from tidelog.protocol.messages import (
     JoinGroupReply,
     MessageStates,
     MessageStatesReply,
-    Produce,
-    ProduceReply,
     Settle,
     SettleItem,
     SettleReply,
@@ -34,13 +32,6 @@ from tidelog.protocol.offset_ranges import iter_ranges, pack_ranges
 
 pytestmark = pytest.mark.trio
 MINUTE_US = 60_000_000
-
-
-async def produce(peer: RawPeer, topic_id: int, *values: bytes, partition: int = 0) -> None:
-    """Store one batch of these values."""
-    reply = (await peer.ask(Produce(topic_id, partition), encode_batch(values, timestamp_us=5))).message
-    assert isinstance(reply, ProduceReply)
-    assert reply.results[0].error is None
 
 
 async def join(peer: RawPeer, topic_id: int, name: str = "g", member: int = 7) -> JoinGroupReply:

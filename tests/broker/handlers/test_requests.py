@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.helpers.config_effects import metric
-from tests.helpers.raw_peer import RawPeer
+from tests.helpers.raw_peer import RawPeer, ask, refusal
 from tests.helpers.running_broker import running_broker
 
 from tidelog.broker.handlers.lookup import MAX_QUERIES
@@ -17,7 +17,6 @@ from tidelog.protocol.errors import (
     InvalidRequestError,
     InvalidTopicError,
     NotFoundError,
-    TidelogError,
     TopicExistsError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -43,7 +42,6 @@ from tidelog.protocol.messages import (
     JoinGroupReply,
     ListOffsets,
     ListOffsetsReply,
-    Message,
     Metadata,
     MetadataReply,
     OffsetKind,
@@ -60,20 +58,6 @@ from tidelog.protocol.messages import (
 )
 
 pytestmark = pytest.mark.trio
-
-
-async def ask(peer: RawPeer, message: Message, bulk: bytes | bytearray = b"") -> Message:
-    """Return the answer to a request that is not refused."""
-    reply = await peer.ask(message, bulk)
-    assert reply.message is not None, reply.error
-    return reply.message
-
-
-async def refusal(peer: RawPeer, message: Message, bulk: bytes | bytearray = b"") -> TidelogError:
-    """Return the error of a request that is refused."""
-    reply = await peer.ask(message, bulk)
-    assert reply.error is not None, reply.message
-    return reply.error
 
 
 async def produce(peer: RawPeer, topic_id: int, batch: bytes | bytearray) -> BatchResult:
