@@ -7,9 +7,10 @@ off size                       all little endian
   4   4  group id
   8   4  generation            of the group; an event of an earlier one says nothing any more
  12   4  count                 how many suspects may be leased together next: SUSPECTED, RELEASED when EXPIRED
- 16   8  lease
- 24   8  member                ACQUIRED; with ASKED who settled, 0 by token
- 32   8  number                with ASKED: of the settle request
+ 16   8  lease                 MOVING, MOVED: the intent's id, which comes from the same counter
+ 24   8  member                ACQUIRED; with ASKED who settled, 0 by token; MOVING, MOVED: the target log's id
+ 32   8  number                with ASKED: of the settle request; MOVING: offset in the target from which copies are
+                              searched; MOVED: offset of the first copy, the others follow it one by one
  40   8  time_us               wall clock: ACQUIRED, RENEWED when the lease ends; RELEASED not before
  48   8  duration_us           ACQUIRED, RENEWED how long; RELEASED the delay, jitter included
  56   4  ranges_length         bytes, 16 a range
@@ -47,6 +48,10 @@ class Kind(IntEnum):
     RENEWED = 7
     SUSPECTED = 8
     DAMAGED = 9
+    MOVING = 10
+    MOVED = 11
+    REDRIVEN = 12
+    RESOLVED = 13
 
 
 class Flag(IntFlag):
@@ -65,6 +70,8 @@ class Flag(IntFlag):
     """What a settle request asked for, by which its repeat is known."""
     SEVERAL = 32
     """RELEASED: more than one was in the member's hands when the lease ended by itself, so all are suspects."""
+    KEPT = 64
+    """REJECTED: not settled before a copy is in the dead-letter topic."""
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):

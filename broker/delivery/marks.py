@@ -28,6 +28,10 @@ class Mark(NamedTuple):
     """When the last hand-over was recorded, wall clock."""
     error: SettleError | None = None
     """Why the last attempt failed."""
+    first_us: int = 0
+    """When the first hand-over that counts was recorded."""
+    redrives: int = 0
+    """How often it was brought back after it was given up."""
 
     def suspected(self, together: int) -> Mark:
         """Return the mark of a suspect: as few may be leased together as any suspicion said."""
@@ -35,7 +39,17 @@ class Mark(NamedTuple):
 
     def attempted(self, now_us: int, error: SettleError | None, suspect: int = 0) -> Mark:
         """Return the mark after one more attempt that failed."""
-        return Mark(self.attempts + 1, suspect, now_us, error)
+        return self._replace(
+            attempts=self.attempts + 1, suspect=suspect, last_us=now_us, error=error, first_us=self.first_us or now_us
+        )
+
+    def redriven(self) -> Mark:
+        """Return the mark of a message that was given up and is available again, as if for the first time."""
+        return Mark(redrives=self.redrives + 1)
+
+    def told(self) -> Mark:
+        """Return the mark of a message whose copy says why it was given up."""
+        return Mark(self.attempts, redrives=self.redrives)
 
 
 NEW = Mark()

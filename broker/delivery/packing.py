@@ -14,6 +14,7 @@ from ...protocol.errors import CorruptError
 from ...protocol.messages import SettleError
 from .lease import Lease
 from .marks import Mark, Marked, Marks
+from .moves import Intent
 from .offset_set import OffsetSet, set_of
 from .queue_state import QueueState
 from .remembered import Deed, Doer, Done
@@ -49,6 +50,17 @@ class PackedMark(msgspec.Struct, array_like=True):
     suspect: int
     last_us: int
     error: SettleError | None
+    first_us: int = 0
+    redrives: int = 0
+
+
+class PackedIntent(msgspec.Struct, array_like=True):
+    """Copies that were announced."""
+
+    id: int
+    offsets: bytes
+    target_log: int
+    search_from: int
 
 
 class PackedDeed(msgspec.Struct, array_like=True):
@@ -84,6 +96,9 @@ class PackedGroup(msgspec.Struct, array_like=True):
     marks: list[PackedMark]
     rejected: list[PackedMark]
     doers: list[PackedDoer]
+    moving: bytes = b""
+    intents: list[PackedIntent] = []
+    dead_lettered: bytes = b""
 
 
 class PackedDelivery(msgspec.Struct, array_like=True):
@@ -112,6 +127,7 @@ def frozen(group: int, generation: int, state: QueueState) -> Callable[[], Packe
     waiting, waits = state.waiting.offsets.copy(), state.waiting.frozen()
     leases = [_lease(lease) for lease in state.leases.values()]
     marks, rejected = state.marks.frozen(), state.rejected.frozen()
+    (moving, intents), dead_lettered = state.moves.frozen(), state.dead_lettered.copy()
     doers = [
         (member, doer.requests, doer.number, doer.last_us, [*doer.deeds.items()])
         for member, doer in state.remembered.items()
@@ -136,6 +152,9 @@ def frozen(group: int, generation: int, state: QueueState) -> Callable[[], Packe
             [*map(_pack_mark, marks)],
             [*map(_pack_mark, rejected)],
             [_pack_doer(*doer) for doer in doers],
+            moving.serialize(),
+            [PackedIntent(number, offsets.serialize(), *where) for number, offsets, *where in intents],
+            dead_lettered.serialize(),
         )
 
     return pack
@@ -159,7 +178,8 @@ def _lease(lease: Lease) -> _Lease:
 
 def _pack_mark(marked: Marked) -> PackedMark:
     mark = marked.mark
-    return PackedMark(marked.offsets.serialize(), mark.attempts, mark.suspect, mark.last_us, mark.error)
+    offsets = marked.offsets.serialize()
+    return PackedMark(offsets, mark.attempts, mark.suspect, mark.last_us, mark.error, mark.first_us, mark.redrives)
 
 
 def _pack_doer(member: int, requests: int, number: int, last_us: int, deeds: list[tuple[Deed, Done]]) -> PackedDoer:
@@ -189,6 +209,11 @@ def _thawed(packed: PackedGroup) -> QueueState:
         state.leases[lease.id] = lease
         state.open |= lease.left
     state.deadlines.rebuild()
+    state.moves.add(_set(packed.moving))
+    for one in packed.intents:
+        state.moves.intend(Intent(one.id, _set(one.offsets), one.target_log, one.search_from))
+    state.open |= state.moves.offsets
+    state.dead_lettered = _set(packed.dead_lettered)
     for doer in packed.doers:
         state.remembered.restore(doer.member, _doer(doer))
     return state
@@ -196,7 +221,9 @@ def _thawed(packed: PackedGroup) -> QueueState:
 
 def _put_marks(marks: Marks, packed: list[PackedMark]) -> None:
     for one in packed:
-        marks.put(_set(one.offsets), Mark(one.attempts, one.suspect, one.last_us, one.error))
+        marks.put(
+            _set(one.offsets), Mark(one.attempts, one.suspect, one.last_us, one.error, one.first_us, one.redrives)
+        )
 
 
 def _doer(packed: PackedDoer) -> Doer:

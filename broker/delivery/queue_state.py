@@ -1,28 +1,20 @@
 """One queue group in one partition: the state of every message, as a fold over the group's events.
 
-    0 ...... begin ...... floor .................... frontier ........ end of the log
-    before   |  settled   | settled, or one of:      | never leased:
-    the group|            | leased, ready, suspect,  | available
-             |            | waiting                  |
-
-    open = leased + ready + suspects + waiting;  floor = the lowest open offset, or the frontier
-
-A message is not as new where it has a mark (attempts, suspicion, the last error). `apply` is the only way to change the
-state, the same live and in recovery; what is to happen is decided in `acquiring`, `settling` and `expiring`.
+Where the messages are stands in `message_sets`. `apply` is the only way to change the state (but for the limits of the
+message log), the same live and in recovery; what is to happen is decided in `acquiring`, `settling` and `expiring`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...protocol.messages import Settling
 from .events import Event, Flag, Kind
-from .lease import Deadlines, Lease
-from .marks import Marks
+from .lease import Lease
+from .marks import Mark
+from .message_sets import MessageSets
 from .moment import Moment
-from .offset_set import OffsetSet, below, set_of
-from .remembered import Deed, Remembered
-from .waiting import Waiting
+from .moves import Intent
+from .offset_set import OffsetSet, below
+from .remembered import Deed
 
 _OUTCOMES = {
     Kind.ACCEPTED: Settling.ACCEPT,
@@ -41,78 +33,8 @@ def _what_was_asked(event: Event) -> Settling:
     return Settling.RELEASE if Flag.AT_LIMIT in event.flags else _OUTCOMES[event.kind]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueCounts:
-    """How many messages are in which state; `settled` ones are those above the floor."""
-
-    floor: int
-    settled: int
-    available: int
-    leased: int
-    waiting: int
-    suspect: int
-
-
-class QueueState:
+class QueueState(MessageSets):
     """What one queue group knows of one partition."""
-
-    def __init__(self, begin: int) -> None:
-        self.begin = begin
-        """Where the group began, or the log begins now: nothing below it concerns the group."""
-        self.frontier = begin
-        self.open = OffsetSet()
-        self.ready = OffsetSet()
-        """Given back and available."""
-        self.suspects = OffsetSet()
-        """Given back and available, but apart."""
-        self.waiting = Waiting()
-        self.leases: dict[int, Lease] = {}
-        self.deadlines = Deadlines(self.leases)
-        self.marks = Marks()
-        """Of open messages only."""
-        self.rejected = Marks()
-        """Messages that were given up and are still in the log, and why."""
-        self.damaged = OffsetSet()
-        self.remembered = Remembered()
-
-    def __repr__(self) -> str:
-        return (
-            f"<QueueState floor={self.floor} frontier={self.frontier} open={len(self.open)} ready={len(self.ready)}"
-            f" suspects={len(self.suspects)} waiting={len(self.waiting)} leases={len(self.leases)}>"
-        )
-
-    # -- what it says ----------------------------------------------------------------------------------------------
-
-    @property
-    def floor(self) -> int:
-        """Everything below it is settled."""
-        return self.open.min() if self.open else self.frontier
-
-    def counts(self, end: int) -> QueueCounts:
-        """Return how many messages are in which state, of those below `end`."""
-        apart = len(self.ready) + len(self.suspects) + len(self.waiting)
-        return QueueCounts(
-            floor=self.floor,
-            settled=self.frontier - self.floor - len(self.open),
-            available=max(0, end - self.frontier) + len(self.ready),
-            leased=len(self.open) - apart,
-            waiting=len(self.waiting),
-            suspect=len(self.suspects),
-        )
-
-    def lease_of(self, offset: int) -> Lease | None:
-        """Return the lease that holds a message, or None; walks all leases."""
-        return next((lease for lease in self.leases.values() if offset in lease.left), None)
-
-    def attempts(self, offset: int) -> int:
-        """Return how often an open message was handed over, its present lease included; walks all leases."""
-        lease = self.lease_of(offset)
-        return self.marks.get(offset).attempts + (lease is not None and offset in lease.handed)
-
-    def next_due_us(self) -> int | None:
-        """Return when a lease ends or something that waits is due, on the monotonic clock, or None."""
-        dues = (self.deadlines.next_us(), self.waiting.next_due_us())
-        return min([due_us for due_us in dues if due_us is not None], default=None)
 
     # -- what time does --------------------------------------------------------------------------------------------
 
@@ -144,6 +66,14 @@ class QueueState:
                 self._renewed(event, now)
             case Kind.DAMAGED:
                 self._damaged(event.offsets)
+            case Kind.MOVING:
+                self._moving(event)
+            case Kind.MOVED:
+                self._moved(event)
+            case Kind.REDRIVEN:
+                self._redriven(event.offsets)
+            case Kind.RESOLVED:
+                self._resolved(event.offsets)
             case _:
                 self._ended(event, now)
 
@@ -160,25 +90,6 @@ class QueueState:
             lease.handed, lease.handed_us = offsets, now.wall_us
         self.leases[lease.id] = lease
         self.deadlines.put(lease)
-
-    def _see(self, offsets: OffsetSet) -> None:
-        """Move the frontier past these; what it passes over beside them is available."""
-        first, end = offsets.min(), offsets.max() + 1
-        if end <= self.frontier:
-            return
-        if first > self.frontier or end - first != len(offsets):
-            passed = set_of(((self.frontier, end),)) - offsets
-            self.open |= passed
-            self.ready |= passed
-        self.frontier = end
-
-    def _take_out(self, offsets: OffsetSet) -> None:
-        """Let none of these be available or wait."""
-        if self.ready:
-            self.ready -= offsets
-        if self.suspects:
-            self.suspects -= offsets
-        self.waiting.remove(offsets)
 
     def _handed_over(self, event: Event, now: Moment) -> None:
         """Count a hand-over, once a lease and message."""
@@ -224,21 +135,14 @@ class QueueState:
             case _:
                 self._make_ready(offsets)
 
-    def _take_from(self, lease: Lease, offsets: OffsetSet) -> None:
-        lease.left = lease.left - offsets
-        if not lease.left:
-            del self.leases[lease.id]
-        elif lease.handed:
-            lease.handed = lease.handed - offsets
-
-    def _settle(self, offsets: OffsetSet) -> None:
-        self.open -= offsets
-        self.marks.drop(offsets)
-
     def _reject(self, offsets: OffsetSet, event: Event, last_us: int) -> None:
         for mark, part in self.marks.parts(offsets):
             self.rejected.put(part, mark.attempted(last_us, event.error))
-        self._settle(offsets)
+        if Flag.KEPT in event.flags:
+            self.marks.drop(offsets)
+            self.moves.add(offsets)
+        else:
+            self._settle(offsets)
 
     def _release(self, offsets: OffsetSet, event: Event, last_us: int) -> None:
         """Count the attempt that ended; a settle clears suspicion, a lease that ended by itself does not."""
@@ -256,71 +160,46 @@ class QueueState:
         else:
             self._make_ready(offsets)
 
-    def _make_ready(self, offsets: OffsetSet) -> None:
-        apart = self.marks.suspects_in(offsets)
-        self.suspects |= apart
-        self.ready |= offsets - apart if apart else offsets
+    # -- given up, and what comes of it ----------------------------------------------------------------------------
 
-    # -- the message log's limits ----------------------------------------------------------------------------------
-
-    def clip_below(self, start: int) -> None:
-        """The log begins here now: what was before concerns the group no more."""
-        if start <= self.begin:
+    def _moving(self, event: Event) -> None:
+        """Copies are about to be made: of what waits for that, or is available. What somebody holds is not moved."""
+        offsets, frontier = event.offsets, self.frontier
+        if not offsets:
             return
-        self._forget(below(self.open, start))
-        self.rejected.drop(below(self.rejected.offsets, start))
-        self.damaged.remove_range(0, start)
-        self.begin = start
-        self.frontier = max(start, self.frontier)
+        self._see(offsets)
+        fresh = offsets - below(offsets, frontier)
+        movable = fresh | (offsets & self.ready) | (offsets & self.suspects) | (offsets & self.moves.waiting())
+        self.open |= fresh
+        self._take_out(movable)
+        self.moves.intend(Intent(event.lease, movable, event.member, event.number))
 
-    def clip_above(self, end: int) -> int:
-        """The log ended here, or another epoch began: what is said of later offsets is of records that are lost.
+    def _moved(self, event: Event) -> None:
+        moved = self.moves.done(event.lease, event.offsets)
+        given_up = moved & self.rejected.offsets
+        self.rejected.change(given_up, Mark.told)
+        self.dead_lettered |= given_up
+        self._settle(moved)
 
-        So is where the group began, if later. Returns how many offsets something was said of.
-        """
-        lost = max(0, self.frontier - end)
-        if lost:
-            self._forget(self.open - below(self.open, end))
-            self.rejected.drop(self.rejected.offsets - below(self.rejected.offsets, end))
-            self.damaged = below(self.damaged, end)
-            self.frontier = end
-            self.begin = min(self.begin, end)
-        return lost
-
-    def _forget(self, offsets: OffsetSet) -> None:
-        """Let nothing of these be open any more."""
-        if not offsets or self.open.isdisjoint(offsets):
+    def _redriven(self, offsets: OffsetSet) -> None:
+        """Make dead letters available again; what is none (any more) stays what it is."""
+        back = offsets & self.dead_lettered
+        if not back:
             return
-        for lease in [*self.leases.values()]:
-            if not lease.left.isdisjoint(offsets):
-                self._take_from(lease, offsets)
-        self._take_out(offsets)
-        self.waiting.forget(offsets)
-        self._settle(offsets)
+        for mark, part in self.rejected.parts(back):
+            self.marks.put(part, mark.redriven())
+        self.rejected.drop(back)
+        self.dead_lettered -= back
+        self.open |= back
+        self.ready |= back
 
-    def check(self) -> None:
-        """Derive again what must hold; for tests."""
-        check_state(self)
-
-
-def check_state(state: QueueState) -> None:
-    """Derive again what must hold of a state."""
-    state.waiting.check()
-    state.marks.check()
-    state.rejected.check()
-    state.deadlines.check()
-    leased = OffsetSet()
-    for lease in state.leases.values():
-        assert lease.left, "a lease ends with its last message"
-        assert lease.handed <= lease.left
-        assert leased.isdisjoint(lease.left), "one live lease a message"
-        leased |= lease.left
-    parts = (leased, state.ready, state.suspects, state.waiting.offsets)
-    assert sum(map(len, parts)) == len(state.open), "every open message is in one state"
-    assert all(part <= state.open for part in parts)
-    assert not state.open or (state.begin <= state.open.min() and state.open.max() < state.frontier)
-    assert state.begin <= state.floor <= state.frontier
-    assert state.marks.offsets <= state.open
-    assert state.suspects == state.marks.suspects_in(state.ready | state.suspects)
-    assert state.open.isdisjoint(state.rejected.offsets)
-    assert state.open.isdisjoint(state.damaged)
+    def _resolved(self, offsets: OffsetSet) -> None:
+        """Settle what nobody holds, and let what was dead-lettered be given up for good."""
+        for lease in self.leases.values():
+            offsets = offsets - lease.left
+        if offsets:
+            self._see(offsets)
+            self._take_out(offsets)
+            self.moves.forget(offsets)
+            self.dead_lettered -= offsets
+            self._settle(offsets)

@@ -38,6 +38,13 @@ class Retrying(NamedTuple):
     policies: Policies
     chance: Callable[[], float]
     now: Moment
+    keeps: bool = False
+    """Whether what is given up goes to a dead-letter topic."""
+
+    @property
+    def given_up(self) -> Flag:
+        """How giving up is recorded."""
+        return Flag.KEPT if self.keeps else Flag.NONE
 
 
 def released(state: QueueState, offsets: OffsetSet, failure: Failure, retrying: Retrying) -> list[Event]:
@@ -66,7 +73,7 @@ def released(state: QueueState, offsets: OffsetSet, failure: Failure, retrying: 
         alone = failure._replace(flags=Flag.EXPIRED, together=1)
         events.append(_event(Kind.SUSPECTED, given_up, alone, retrying.now, 0))
     elif given_up:
-        at_limit = failure._replace(flags=failure.flags | Flag.AT_LIMIT)
+        at_limit = failure._replace(flags=failure.flags | Flag.AT_LIMIT | retrying.given_up)
         events.append(_event(Kind.REJECTED, given_up, at_limit, retrying.now, 0))
     return events
 

@@ -47,13 +47,15 @@ class Settlement:
         policies: Policies,
         chance: Callable[[], float],
         now: Moment,
+        keeps: bool = False,
     ) -> None:
+        """`keeps`: what is given up goes to a dead-letter topic."""
         self._state = state
         self._group = group
         self._generation = generation
         self._member = member
         self._number = number
-        self._retrying = Retrying(policies, chance, now)
+        self._retrying = Retrying(policies, chance, now, keeps)
         self._taken: dict[int, OffsetSet] = {}
         self._handed: dict[int, OffsetSet] = {}
         self._events: list[Event] = []
@@ -132,7 +134,8 @@ class Settlement:
             case Settling.ACCEPT | Settling.RETURN:
                 self._events.append(self._event(_KINDS[item.what], lease, offsets))
             case _:
-                self._events.append(self._event(_KINDS[item.what], lease, offsets, error=item.error))
+                flags = self._retrying.given_up
+                self._events.append(self._event(_KINDS[item.what], lease, offsets, flags=flags, error=item.error))
 
     def _suspect(self, lease: Lease, offsets: OffsetSet) -> None:
         """Give back what a member has in hand that goes down. A suspect that had to be alone counts: else one that ends

@@ -169,7 +169,7 @@ class Ledger:
             self.log.forget_retries()
 
     def _count_leased(self, state: QueueState) -> None:
-        self._set_leased(len(state.open) - len(state.ready) - len(state.suspects) - len(state.waiting))
+        self._set_leased(state.leased)
 
     def _set_leased(self, leased: int) -> None:
         self._books.in_flight += leased - self._leased

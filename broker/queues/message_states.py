@@ -60,9 +60,14 @@ class MessageStateReader:
             word = DeliveryState.ACKNOWLEDGED
             if offset in state.damaged:
                 word = DeliveryState.DAMAGED
+            elif offset in state.dead_lettered:
+                word = DeliveryState.DEAD_LETTERED
             elif offset in marks.offsets:
                 word = DeliveryState.REJECTED
             info.state = word.value
+        elif offset in state.moves.offsets:
+            marks = state.rejected
+            info.state = DeliveryState.DEAD_LETTERING.value
         elif offset in state.suspects:
             info.state = DeliveryState.SUSPECT.value
         elif (wait := state.waiting.find(offset)) is not None:
@@ -102,7 +107,8 @@ class MessageStateReader:
             DeliveryState.AVAILABLE: state.ready,
             DeliveryState.SUSPECT: state.suspects,
             DeliveryState.WAITING: state.waiting.offsets,
-            DeliveryState.REJECTED: state.rejected.offsets,
+            DeliveryState.DEAD_LETTERING: state.moves.offsets,
+            DeliveryState.DEAD_LETTERED: state.dead_lettered,
             DeliveryState.DAMAGED: state.damaged,
         }
         found = OffsetSet()
@@ -110,7 +116,9 @@ class MessageStateReader:
             if word in parts:
                 found |= parts[word]
             elif word is DeliveryState.LEASED:
-                found |= state.open - state.ready - state.suspects - state.waiting.offsets
+                found |= state.open - state.ready - state.suspects - state.waiting.offsets - state.moves.offsets
+            elif word is DeliveryState.REJECTED:
+                found |= state.rejected.offsets - state.dead_lettered - state.moves.offsets
             elif word is DeliveryState.ACKNOWLEDGED:
                 found |= behind - state.open - state.rejected.offsets - state.damaged
         return found

@@ -56,10 +56,12 @@ class Recorded:
 class Partition:
     """A fold as a broker keeps it: what is decided is encoded, stamped, stored, and applied from what was stored."""
 
-    def __init__(self, policies: Policies | None = None, end: int = 1_000_000) -> None:
+    def __init__(self, policies: Policies | None = None, end: int = 1_000_000, *, keeps: bool = False) -> None:
+        """`keeps`: what is given up goes to a dead-letter topic."""
         self.wall_us = 1_736_866_800_000_000
         self.monotonic_us = 1_000 * SECOND
         self.policies = policies or same_policy(PLAIN)
+        self.keeps = keeps
         self.epochs = [(1, 0)]
         self.start, self.end = 0, end
         self.epoch = 1
@@ -74,7 +76,7 @@ class Partition:
 
     @property
     def retrying(self) -> Retrying:
-        return Retrying(self.policies, lambda: 0.5, self.now)
+        return Retrying(self.policies, lambda: 0.5, self.now, self.keeps)
 
     def state(self, group: int = 1, generation: int = 1, begin: int = 0) -> QueueState:
         return self.fold.begin(group, generation, begin)
@@ -196,6 +198,7 @@ class Partition:
             policies=self.policies,
             chance=lambda: 0.5,
             now=self.now,
+            keeps=self.keeps,
         )
         for lease, offsets in handed:
             settlement.hand_over(LeaseRanges(1, 0, lease, packed(offsets)))

@@ -46,7 +46,7 @@ def test_earlier_attempts_come_with_the_lease():
     why = SettleError("ValueError", "boom")
     partition.settle(item(Settling.RELEASE, lease, [1], delay_us=0, error=why), item(Settling.RETURN, lease, [0, 2]))
     found = earlier_attempts(state, choose(state, 3, 3))
-    assert [(mark, [*part]) for mark, part in found] == [(Mark(1, 0, partition.wall_us, why), [1])]
+    assert [(mark, [*part]) for mark, part in found] == [(Mark(1, 0, partition.wall_us, why, partition.wall_us), [1])]
 
 
 def test_damaged_messages_are_passed_over_and_the_floor_too():

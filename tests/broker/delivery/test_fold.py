@@ -239,7 +239,7 @@ def test_an_event_of_a_later_broker_refuses_the_open():
     """Nothing is guessed: the error is typed and says what was found."""
     partition = Partition()
     batch = encode_batch([b"\x63\x01" + bytes(62)], timestamp_us=0)
-    with pytest.raises(UnsupportedError, match="kinds 1 to 9, version 1, found kind 99"):
+    with pytest.raises(UnsupportedError, match="kinds 1 to 13, version 1, found kind 99"):
         partition.fold.apply_batch(BatchHeader.read(batch), memoryview(batch))
     two = encode_batch([b"\x01\x02" + bytes(62), b""], timestamp_us=0)
     with pytest.raises(UnsupportedError, match="found kind 1, version 2"):

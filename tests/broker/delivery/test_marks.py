@@ -31,7 +31,7 @@ def test_suspicion_is_as_strict_as_it_ever_was():
     """A later, weaker one changes nothing; an attempt is counted beside it."""
     assert Mark().suspected(10).suspected(100) == Mark(suspect=10)
     assert Mark(suspect=10).suspected(1) == Mark(suspect=1)
-    assert Mark(2, suspect=1).attempted(50, None, 1) == Mark(3, 1, 50, None)
+    assert Mark(2, suspect=1).attempted(50, None, 1) == Mark(3, 1, 50, None, 50)
 
 
 def test_every_second_of_a_million_is_a_few_entries():
