@@ -77,6 +77,7 @@ __all__ = [
     "RangeNotAvailableError",
     "SentRecord",
     "SequenceGapError",
+    "RedriveLimitError",
     "SequenceReusedError",
     "StorageError",
     "TidelogError",
@@ -352,6 +353,12 @@ class GroupLimitError(TidelogError):
 
 
 # -- the archive -----------------------------------------------------------------------------------------------------
+
+class RedriveLimitError(TidelogError):
+    """The dead letter was redriven as often as is allowed; ask for more redrives, or purge it."""
+
+    code, number = "REDRIVE_LIMIT", 70
+
 
 
 class ArchiveOffError(TidelogError):

@@ -17,7 +17,7 @@ from tidelog.protocol import batch, messages
 from tidelog.protocol.api import Api
 from tidelog.protocol.batch import Attributes, RoutingColumns
 from tidelog.protocol.columns import RETRY
-from tidelog.protocol.errors import LeaseLostError, OffsetOutOfRangeError
+from tidelog.protocol.errors import LeaseLostError, OffsetOutOfRangeError, RedriveLimitError
 from tidelog.protocol.frames import Flags, encode_head
 from tidelog.protocol.messages import Message
 from tidelog.protocol.offset_ranges import pack_ranges
@@ -180,6 +180,39 @@ def error_reply() -> bytes:
     return encode_head(Api.LIST_OFFSETS, Flags.REPLY | Flags.ERROR, 5, messages.encode_error(error), 0)
 
 
+def dead_letters_reply() -> bytes:
+    """Three pending dead letters, of more."""
+    return _reply(Api.DEAD_LETTERS, messages.DeadLettersReply(4, pack_ranges([(3, 5), (9, 10)]), 12, 10), 7)
+
+
+def redrive_request() -> bytes:
+    """Two of them, to be published anew however often they were."""
+    return _request(messages.Redrive(6, 3, pack_ranges([(3, 5)]), as_new=True, max_redrives=9), 8)
+
+
+def redrive_reply() -> bytes:
+    """One each that was made available, was brought back before, and was refused."""
+    error = RedriveLimitError("expected at most 3 redrives, found 3", limit=3)
+    refusal = messages.RedriveRefusal(pack_ranges([(9, 10)]), messages.ErrorInfo.of(error))
+    reply = messages.RedriveReply(pack_ranges([(3, 4)]), passed=pack_ranges([(4, 5)]), refused=[refusal])
+    return _reply(Api.REDRIVE, reply, 8)
+
+
+def attempts_reply() -> bytes:
+    """An attempt that failed, and what came of it."""
+    failed = messages.AttemptInfo(
+        "failed",
+        1,
+        TIME_US,
+        TIME_US + 9,
+        0x1122334455667788,
+        1_000_000,
+        messages.SettleError("ValueError", "no account"),
+    )
+    reply = messages.MessageAttemptsReply([failed, messages.AttemptInfo("dead-lettered", ended_us=TIME_US + 20)])
+    return _reply(Api.ATTEMPTS, reply, 9)
+
+
 DECODED_ONLY = {"zstd_batch", "produce_reply", "fetch_request"}
 """Files whose bytes another zstd, or a struct that gained fields since, would make differently."""
 
@@ -203,6 +236,10 @@ CASES: dict[str, Callable[[], bytes]] = {
         acquire_reply,
         settle_request,
         settle_reply,
+        dead_letters_reply,
+        redrive_request,
+        redrive_reply,
+        attempts_reply,
         error_reply,
     )
 }
