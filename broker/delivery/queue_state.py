@@ -109,6 +109,7 @@ class QueueState(MessageSets):
             self._see(offsets)
             self._forget(offsets)
             self.damaged |= offsets
+            self.dead_lettered -= offsets
 
     def _ended(self, event: Event, now: Moment) -> None:
         """Take messages out of their lease, and put them where they go."""

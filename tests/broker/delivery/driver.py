@@ -56,12 +56,12 @@ class Recorded:
 class Partition:
     """A fold as a broker keeps it: what is decided is encoded, stamped, stored, and applied from what was stored."""
 
-    def __init__(self, policies: Policies | None = None, end: int = 1_000_000, *, keeps: bool = False) -> None:
-        """`keeps`: what is given up goes to a dead-letter topic."""
+    def __init__(self, policies: Policies | None = None, end: int = 1_000_000, *, keeping: Iterable[int] = ()) -> None:
+        """`keeping`: the groups of which what is given up goes to a dead-letter topic."""
         self.wall_us = 1_736_866_800_000_000
         self.monotonic_us = 1_000 * SECOND
         self.policies = policies or same_policy(PLAIN)
-        self.keeps = keeps
+        self.keeping = frozenset(keeping)
         self.epochs = [(1, 0)]
         self.start, self.end = 0, end
         self.epoch = 1
@@ -74,9 +74,12 @@ class Partition:
     def now(self) -> Moment:
         return Moment(self.wall_us, self.monotonic_us)
 
+    def retrying_of(self, group: int) -> Retrying:
+        return Retrying(self.policies, lambda: 0.5, self.now, group in self.keeping)
+
     @property
     def retrying(self) -> Retrying:
-        return Retrying(self.policies, lambda: 0.5, self.now, self.keeps)
+        return self.retrying_of(1)
 
     def state(self, group: int = 1, generation: int = 1, begin: int = 0) -> QueueState:
         return self.fold.begin(group, generation, begin)
@@ -198,7 +201,7 @@ class Partition:
             policies=self.policies,
             chance=lambda: 0.5,
             now=self.now,
-            keeps=self.keeps,
+            keeps=group in self.keeping,
         )
         for lease, offsets in handed:
             settlement.hand_over(LeaseRanges(1, 0, lease, packed(offsets)))

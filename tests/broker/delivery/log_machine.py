@@ -18,6 +18,8 @@ from tidelog.broker.delivery.queue_state import QueueState
 from tidelog.broker.storage.fold import Section
 
 GROUPS = (1, 2)
+KEEPING = 2
+"""The group that has dead letters."""
 
 GROUPS_OWN = RetryPolicy(MAX_ATTEMPTS, Backoff(BackoffKind.EXPONENTIAL, wait_of(1), wait_of(3), 2.0, 0.0))
 ONCE = RetryPolicy(1, GROUPS_OWN.backoff)
@@ -26,6 +28,11 @@ ONCE = RetryPolicy(1, GROUPS_OWN.backoff)
 def policies(start: int, end: int) -> list[tuple[int, int, RetryPolicy]]:
     """Every fifth message has its own."""
     return [(at, at + 1, ONCE if limit_of(at) == 1 else GROUPS_OWN) for at in range(start, end)]
+
+
+def reference(group: int, begin: int, end: int) -> Reference:
+    """Return what a group is to be when it begins."""
+    return Reference(begin, end, keeps=group == KEEPING)
 
 
 @dataclass
@@ -52,8 +59,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @initialize(end=st.integers(5, 60))
     def begin(self, end: int) -> None:
-        self.partition = Partition(policies, end)
-        self.groups = {group: Life(1, 1, 0, Reference(0, end)) for group in GROUPS}
+        self.partition = Partition(policies, end, keeping=[KEEPING])
+        self.groups = {group: Life(1, 1, 0, reference(group, 0, end)) for group in GROUPS}
         for group in GROUPS:
             self.partition.state(group)
         self.leases: list[tuple[int, int]] = []
@@ -137,7 +144,7 @@ class LogMachine(RuleBasedStateMachine):
         for group, life in self.groups.items():
             begin = min(life.begin, partition.bound(life.epoch))
             is_same = recovered[group].generation == life.generation
-            life.is_to_be = recovered[group].is_to_be if is_same else Reference(begin, end)
+            life.is_to_be = recovered[group].is_to_be if is_same else reference(group, begin, end)
             life.is_to_be.clip(partition.start, end)
             partition.state(group, life.generation, begin).clip_below(partition.start)
             over = snapshot.over[group]
@@ -165,6 +172,6 @@ class LogMachine(RuleBasedStateMachine):
     def reset(self, group: int, part: float) -> None:
         partition, life = self.partition, self.groups[group]
         begin = partition.start + round((partition.end - partition.start) * part)
-        self.groups[group] = Life(life.generation + 1, partition.epoch, begin, Reference(begin, partition.end))
+        self.groups[group] = Life(life.generation + 1, partition.epoch, begin, reference(group, begin, partition.end))
         partition.state(group, life.generation + 1, begin)
         self.leases = [(which, lease) for which, lease in self.leases if which != group]

@@ -24,7 +24,7 @@ def wait_of(attempts: int) -> int:
 
 @dataclass
 class Message:
-    state: str = "available"  # leased, waiting, acknowledged, rejected, damaged
+    state: str = "available"  # leased, waiting, acknowledged, rejected, dead-lettering, dead-lettered, damaged
     attempts: int = 0
     together: int = 0  # how many suspects may be leased at once; 0: it is none
     error: str | None = None
@@ -34,6 +34,9 @@ class Message:
     not_before: int = 0
     due: int = 0
     release: int = 0  # which release it waits for, or waited for
+    is_given_up: bool = False
+    intent: int = 0  # which announced its copy
+    redrives: int = 0
 
 
 @dataclass
@@ -52,6 +55,7 @@ class Reference:
     end: int
     wall: int = 0
     mono: int = 0
+    keeps: bool = False
     messages: dict[int, Message] = field(default_factory=dict[int, Message])
     leases: dict[int, Lease] = field(default_factory=dict[int, Lease])
     outcomes: set[tuple[int, int, str, int]] = field(default_factory=set[tuple[int, int, str, int]])
@@ -119,7 +123,8 @@ class Reference:
         if how == "accept":
             one.state = "acknowledged"
         elif how == "reject":
-            one.state, one.error, one.attempts, one.together = "rejected", error, one.attempts + 1, 0
+            one.attempts, one.error = one.attempts + 1, error
+            self._give_up(one)
         elif how == "release":
             one.together = 0
             self._failed(one, at, delay, error)
@@ -132,12 +137,37 @@ class Reference:
     def _failed(self, one: Message, at: int, delay: int | None, error: str | None) -> None:
         one.attempts, one.error = one.attempts + 1, error
         if one.attempts >= limit_of(at):
-            one.state, one.together = "rejected", 0
+            self._give_up(one)
             return
         self.releases += 1
         one.delay = wait_of(one.attempts) if delay is None else delay
         one.state, one.release = "waiting" if one.delay else "available", self.releases
         one.not_before, one.due = self.wall + one.delay, self.mono + one.delay
+
+    def _give_up(self, one: Message) -> None:
+        one.state, one.together, one.is_given_up = "dead-lettering" if self.keeps else "rejected", 0, True
+
+    def intend(self, intent: int, offsets: list[int]) -> None:
+        """Announce copies of what waits for one, and of what is available."""
+        for one in map(self.at, offsets):
+            if one.state == "available" or (one.state == "dead-lettering" and not one.intent):
+                one.state, one.intent, one.release = "dead-lettering", intent, 0
+
+    def copied(self, intent: int, offsets: list[int]) -> None:
+        for one in map(self.at, offsets):
+            if one.state == "dead-lettering" and one.intent == intent:
+                one.state, one.intent = "dead-lettered" if one.is_given_up else "acknowledged", 0
+
+    def redrive(self, offsets: list[int]) -> None:
+        for at in offsets:
+            if self.at(at).state == "dead-lettered":
+                self.messages[at] = Message(redrives=self.at(at).redrives + 1)
+
+    def resolve(self, offsets: list[int]) -> None:
+        """Settle what nobody holds; what was given up stays that."""
+        for one in map(self.at, offsets):
+            if one.state not in ("leased", "damaged"):
+                one.state, one.intent, one.release = "rejected" if one.is_given_up else "acknowledged", 0, 0
 
     def _renew(self, lease: int, term: int | None) -> None:
         held = self.leases.get(lease)

@@ -17,7 +17,8 @@ from hypothesis.stateful import (
 )
 from tests.broker.delivery.comparing import count, counted, expected, seen
 from tests.broker.delivery.driver import SECOND, item
-from tests.broker.delivery.log_machine import GROUPS, LogMachine
+from tests.broker.delivery.log_machine import GROUPS, KEEPING
+from tests.broker.delivery.move_machine import MoveMachine
 
 from tidelog.broker.delivery.acquiring import choose, choose_suspects
 from tidelog.broker.delivery.expiring import expired, leases_due, returned
@@ -42,7 +43,7 @@ class Asked:
     error: str | None
 
 
-class DeliveryMachine(LogMachine):
+class DeliveryMachine(MoveMachine):
     """Code and reference agree about every message, lease and answer."""
 
     @initialize()
@@ -65,6 +66,14 @@ class DeliveryMachine(LogMachine):
         if self.leases and self.leases[-1][0] == group:
             for how in hows:
                 self._settle_some(data, self.leases[-1], how)
+
+    @rule(data=st.data(), member=st.integers(1, 3), count=st.sampled_from([1, 5, 12]))
+    def give_up(self, data: st.DataObject, member: int, count: int) -> None:
+        """Acquire, refuse some of it, and perhaps go on with their copies."""
+        self.acquire(KEEPING, member, count, 30, counts=False, suspects=False)
+        if self.leases and self.leases[-1][0] == KEEPING:
+            self._settle_some(data, self.leases[-1], "reject")
+            self.follow(data)
 
     @rule(
         group=st.sampled_from(GROUPS),
@@ -151,7 +160,9 @@ class DeliveryMachine(LogMachine):
 
     def _end(self, group: int, lease: int) -> None:
         life, state = self.groups[group], self.state(group)
-        self.partition.record(*expired(state, group, life.generation, state.leases[lease], self.partition.retrying))
+        self.partition.record(
+            *expired(state, group, life.generation, state.leases[lease], self.partition.retrying_of(group))
+        )
         self.clock(life).expire(lease)
         self.recorded()
 

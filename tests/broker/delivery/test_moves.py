@@ -33,7 +33,7 @@ def told(kind: Kind, offsets: Iterable[int]) -> Event:
 
 def given_up(count: int = 4) -> Partition:
     """Return a partition of ten messages whose first ones were rejected, to be kept."""
-    partition = Partition(end=10, keeps=True)
+    partition = Partition(end=10, keeping=[1])
     lease = partition.acquire(choose(partition.state(), 10, count))
     assert partition.settle(item(Settling.REJECT, lease, error=BOOM)) == [None]
     return partition
@@ -70,7 +70,7 @@ def test_what_is_not_kept_is_settled_when_it_is_given_up():
 @pytest.mark.parametrize("limit_by", ["release", "expiry"])
 def test_giving_up_at_the_limit_is_kept_like_a_rejection(limit_by: str):
     """The third attempt of three that fails leads to the dead letters, whoever ended it."""
-    partition = Partition(end=1, keeps=True)
+    partition = Partition(end=1, keeping=[1])
     state = partition.state()
     for attempt in range(3):
         lease = partition.acquire(choose(state, 1, 1))
@@ -86,7 +86,7 @@ def test_giving_up_at_the_limit_is_kept_like_a_rejection(limit_by: str):
 
 def test_the_first_hand_over_is_known_to_the_last_attempt():
     """Attempts a minute apart: the mark has when the first began and when the last did."""
-    partition = Partition(end=1, keeps=True)
+    partition = Partition(end=1, keeping=[1])
     state = partition.state()
     first_us = partition.wall_us
     for _ in range(3):
@@ -168,7 +168,7 @@ def test_what_the_log_lost_is_neither_moved_nor_brought_back():
 
 def test_a_repeat_of_the_settle_that_gave_up_is_answered_the_same():
     """Before and after the copy was made; the message's lease is over all the same."""
-    partition = Partition(end=10, keeps=True)
+    partition = Partition(end=10, keeping=[1])
     lease = partition.acquire(choose(partition.state(), 10, 1))
     reject = item(Settling.REJECT, lease, [0], error=BOOM)
     assert partition.settle(reject, number=3) == [None]
