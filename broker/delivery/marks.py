@@ -32,6 +32,10 @@ class Mark(NamedTuple):
     """When the first hand-over that counts was recorded."""
     redrives: int = 0
     """How often it was brought back after it was given up."""
+    given_up_us: int = 0
+    """When it was given up, wall clock."""
+    why: int = 0
+    """The flags of the event that gave it up: AT_LIMIT, EXPIRED; 0: by its consumer's wish."""
 
     def suspected(self, together: int) -> Mark:
         """Return the mark of a suspect: as few may be leased together as any suspicion said."""
@@ -42,6 +46,10 @@ class Mark(NamedTuple):
         return self._replace(
             attempts=self.attempts + 1, suspect=suspect, last_us=now_us, error=error, first_us=self.first_us or now_us
         )
+
+    def given_up(self, now_us: int, why: int) -> Mark:
+        """Return the mark of a message that gets no more attempts."""
+        return self._replace(given_up_us=now_us, why=why)
 
     def redriven(self) -> Mark:
         """Return the mark of a message that was given up and is available again, as if for the first time."""

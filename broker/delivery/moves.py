@@ -1,6 +1,7 @@
 """Messages that are being moved to another log: given up ones to their dead-letter topic, dead letters sent anew.
 
     waiting for a copy --MOVING--> intended: copies may be in the target --MOVED--> settled
+                                      `--MOVING--> intended anew, where the first intent led to no copy
 
 They are open until their copy is durable, and neither leased nor available. Why and how the copy is made is not known
 here (`broker.moving`); what is kept is what a start has to know to make each copy once.
@@ -53,8 +54,10 @@ class Moves:
         self.offsets |= offsets
 
     def intend(self, intent: Intent) -> None:
-        """Note what was announced."""
+        """Note what was announced. What an earlier intent names too is this one's from now on: whoever announces it
+        again has seen that no copy of it was made."""
         if intent.offsets:
+            self.forget(intent.offsets)
             self.offsets |= intent.offsets
             self.intents[intent.id] = intent
 

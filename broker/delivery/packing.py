@@ -52,6 +52,8 @@ class PackedMark(msgspec.Struct, array_like=True):
     error: SettleError | None
     first_us: int = 0
     redrives: int = 0
+    given_up_us: int = 0
+    why: int = 0
 
 
 class PackedIntent(msgspec.Struct, array_like=True):
@@ -179,7 +181,7 @@ def _lease(lease: Lease) -> _Lease:
 def _pack_mark(marked: Marked) -> PackedMark:
     mark = marked.mark
     offsets = marked.offsets.serialize()
-    return PackedMark(offsets, mark.attempts, mark.suspect, mark.last_us, mark.error, mark.first_us, mark.redrives)
+    return PackedMark(offsets, *mark)
 
 
 def _pack_doer(member: int, requests: int, number: int, last_us: int, deeds: list[tuple[Deed, Done]]) -> PackedDoer:
@@ -221,9 +223,17 @@ def _thawed(packed: PackedGroup) -> QueueState:
 
 def _put_marks(marks: Marks, packed: list[PackedMark]) -> None:
     for one in packed:
-        marks.put(
-            _set(one.offsets), Mark(one.attempts, one.suspect, one.last_us, one.error, one.first_us, one.redrives)
+        mark = Mark(
+            one.attempts,
+            one.suspect,
+            one.last_us,
+            one.error,
+            one.first_us,
+            one.redrives,
+            one.given_up_us,
+            one.why,
         )
+        marks.put(_set(one.offsets), mark)
 
 
 def _doer(packed: PackedDoer) -> Doer:

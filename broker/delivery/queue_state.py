@@ -126,7 +126,7 @@ class QueueState(MessageSets):
             case Kind.ACCEPTED:
                 self._settle(offsets)
             case Kind.REJECTED:
-                self._reject(offsets, event, lease.handed_us or now.wall_us)
+                self._reject(offsets, event, lease.handed_us or now.wall_us, now.wall_us)
             case Kind.RELEASED:
                 self._release(offsets, event, lease.handed_us or now.wall_us)
                 self._give_back(offsets, event, now)
@@ -136,9 +136,10 @@ class QueueState(MessageSets):
             case _:
                 self._make_ready(offsets)
 
-    def _reject(self, offsets: OffsetSet, event: Event, last_us: int) -> None:
+    def _reject(self, offsets: OffsetSet, event: Event, last_us: int, now_us: int) -> None:
+        why = event.flags & (Flag.AT_LIMIT | Flag.EXPIRED)
         for mark, part in self.marks.parts(offsets):
-            self.rejected.put(part, mark.attempted(last_us, event.error))
+            self.rejected.put(part, mark.attempted(last_us, event.error).given_up(now_us, int(why)))
         if Flag.KEPT in event.flags:
             self.marks.drop(offsets)
             self.moves.add(offsets)
@@ -170,7 +171,7 @@ class QueueState(MessageSets):
             return
         self._see(offsets)
         fresh = offsets - below(offsets, frontier)
-        movable = fresh | (offsets & self.ready) | (offsets & self.suspects) | (offsets & self.moves.waiting())
+        movable = fresh | (offsets & self.ready) | (offsets & self.suspects) | (offsets & self.moves.offsets)
         self.open |= fresh
         self._take_out(movable)
         self.moves.intend(Intent(event.lease, movable, event.member, event.number))

@@ -186,3 +186,42 @@ def test_only_the_flag_says_that_a_rejection_is_kept():
     partition.record(Event(Kind.REJECTED, 1, 1, packed([1]), lease=lease, flags=Flag.KEPT))
     state = partition.state()
     assert ([*state.moves.offsets], [*state.rejected.offsets], state.floor) == ([1], [0, 1], 1)
+
+
+def test_what_is_announced_anew_is_of_the_later_intent_alone():
+    """Its target was not there, or it goes elsewhere now: what the first intent's copies would be settles nothing."""
+    partition = given_up(3)
+    partition.record(moving(1, [0, 1, 2]), moved(1, [0]), moving(2, [1]))
+    state = partition.state()
+    assert {number: [*intent.offsets] for number, intent in state.moves.intents.items()} == {1: [2], 2: [1]}
+    partition.record(moved(1, [1]))
+    assert [*state.dead_lettered] == [0]
+    partition.record(moving(3, [1, 2]))
+    assert [*state.moves.intents] == [3]
+    partition.record(moved(3, [1, 2]))
+    assert ([*state.dead_lettered], state.moves.intents) == ([0, 1, 2], {})
+    state.check()
+
+
+def test_why_and_when_a_message_was_given_up_is_known_until_its_copy_says_so():
+    """By its consumer's wish, at its limit, or with a lease that ended by itself; in a snapshot too."""
+    partition = Partition(end=2, keeping=[1])
+    state = partition.state()
+    partition.settle(item(Settling.REJECT, partition.acquire(choose(state, 1, 1)), [0], error=BOOM))
+    for attempt in range(3):
+        lease = partition.acquire(choose(state, 2, 1))
+        if attempt < 2:
+            partition.settle(item(Settling.RELEASE, lease, [1], delay_us=0))
+    partition.settle(handed=[(lease, [1])])
+    partition.advance(SECOND)
+    partition.record(*expired(state, 1, 1, state.leases[lease], partition.retrying))
+    given_up_us = partition.wall_us
+    partition.crash(snapshot=partition.snapshot())
+    state = partition.state()
+    assert (state.rejected.get(0).why, state.rejected.get(0).given_up_us) == (0, given_up_us - SECOND)
+    assert (state.rejected.get(1).why, state.rejected.get(1).given_up_us) == (
+        Flag.AT_LIMIT | Flag.EXPIRED,
+        given_up_us,
+    )
+    partition.record(moving(1, [0, 1]), moved(1, [0, 1]))
+    assert (state.rejected.get(1).why, state.rejected.get(1).attempts) == (0, 3)
