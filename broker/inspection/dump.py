@@ -2,6 +2,7 @@
 
     a segment (of other logs too)             its header page, then each batch, gap and record, fact or event
     an index folder (.offsets, .times)        its rows
+    a lane index (.lanes)                     each priority, and the ranges of offsets that have it
     a snapshot                                its sections
     the `synced` mark                         what is proven
 
@@ -18,13 +19,16 @@ import msgspec
 
 from ...protocol.batch import Attributes, BatchHeader, Codec, RecordBatch
 from ...protocol.errors import CorruptError, StorageError, TidelogError
+from ...protocol.offset_ranges import MAX_OFFSET
 from ...protocol.quantities import format_duration
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES, LogKind
 from ..delivery.events import Flag, decode_event
+from ..delivery.offset_set import iter_spans
 from ..meta.facts import decode_fact
-from ..storage.entries import Entries
+from ..storage.entries import Entries, Int64s
 from ..storage.files import Files
-from ..storage.layout import INDEX_SUFFIXES, SYNCED, snapshot_offset
+from ..storage.lane_index import LaneIndex
+from ..storage.layout import INDEX_SUFFIXES, LANES_SUFFIX, SYNCED, index_base, snapshot_offset
 from ..storage.scan import Gap, Place, has_data, scan_tail
 from ..storage.snapshot import decode_snapshot
 from ..storage.synced_mark import SyncedMark
@@ -98,12 +102,27 @@ def _dump_index(files: Files, name: str) -> Iterator[Entry]:
     rows = files.open_array(name, tag)
     if rows is None:
         raise CorruptError(f"expected an index with a good checksum, found a damaged one in {name}")
+    if name.endswith(LANES_SUFFIX):
+        yield from _dump_lanes(name, tag, rows)
+        return
     columns = ("base_offset", "position")
     if name.endswith(".times"):
         columns = ("append_time_us", "base_offset", "max_before_us", "min_since_us")
     yield Entry("index", {"segment_seed": tag, "rows": len(rows)})
     for row in rows.tolist():
         yield Entry("row", dict(zip(columns, row, strict=True)))
+
+
+def _dump_lanes(name: str, tag: int, stored: Int64s) -> Iterator[Entry]:
+    lanes = LaneIndex.from_stored(index_base(name) or 0, MAX_OFFSET, stored)
+    if lanes is None:
+        raise CorruptError(f"expected sets of offsets for several priorities, found something else in {name}")
+    yield Entry("index", {"segment_seed": tag, "priorities": len(lanes.priorities)})
+    for priority in reversed(lanes.priorities):
+        offsets = lanes.of(priority)
+        yield Entry("lane", {"priority": priority, "messages": len(offsets)})
+        for start, end in iter_spans(offsets):
+            yield Entry("run", {"start": start, "end": end})
 
 
 # -- segments ----------------------------------------------------------------------------------------------------

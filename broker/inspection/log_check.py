@@ -12,11 +12,13 @@ from ...protocol.quantities import format_size
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES, SegmentHeader
 from ..storage.entries import Entries, join
 from ..storage.files import Files
+from ..storage.lane_index import LaneIndex
 from ..storage.layout import (
     SYNCED,
     UNFINISHED_SUFFIXES,
     index_base,
     index_paths,
+    lanes_path,
     segment_base,
     segment_path,
     snapshot_offset,
@@ -153,6 +155,24 @@ class _LogCheck:
                 self._findings.note(path, "the index is damaged; it is made again when it is needed")
             elif not found.gaps and not _fits(rows[:-1], entries, columns):
                 self._findings.note(path, "the index does not fit its segment; lookups verify where they land")
+        self._check_lanes(header, base, entries, found)
+
+    def _check_lanes(self, header: SegmentHeader, base: int, entries: Entries, found: Scan) -> None:
+        path = lanes_path(self._folder, base)
+        if not self._files.exists(path):
+            return
+        stored = self._files.open_array(path, header.seed)
+        lanes = None if stored is None else LaneIndex.from_stored(base, found.offset, stored)
+        if lanes is None:
+            self._findings.note(path, "the index is damaged; it is made again when it is needed")
+            return
+        expected = LaneIndex(base)
+        expected.add_all(entries)
+        priorities = {*lanes.priorities, *expected.priorities}
+        if not found.gaps and any(lanes.of(priority) != expected.of(priority) for priority in priorities):
+            self._findings.note(
+                path, "the index does not fit its segment; messages come in another order, none is lost"
+            )
 
     # -- everything else -----------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ SYNCED = "synced"
 NEXT_SUFFIX = ".next"
 RECOVERED_SUFFIX = ".recovered"
 UNFINISHED_SUFFIXES = (RECOVERED_SUFFIX, ".rewritten", ".tmp")
-INDEX_SUFFIXES = (".offsets", ".times")
+LANES_SUFFIX = ".lanes"
+INDEX_SUFFIXES = (".offsets", ".times", LANES_SUFFIX)
 
 _SEGMENT_SUFFIX = ".log"
 _SNAPSHOT_PREFIX = "snapshot-"
@@ -29,9 +30,19 @@ def next_path(folder: str, number: int) -> str:
 
 
 def index_paths(folder: str, base_offset: int) -> tuple[str, str]:
-    """Return the paths of a segment's offset index and time index."""
-    offsets, times = (f"{folder}/{base_offset:0{_DIGITS}d}{suffix}" for suffix in INDEX_SUFFIXES)
+    """Return the paths of a segment's offset index and time index, which every sealed one has."""
+    offsets, times, _lanes = all_index_paths(folder, base_offset)
     return offsets, times
+
+
+def lanes_path(folder: str, base_offset: int) -> str:
+    """Return the path of a segment's lane index; only one with several priorities has it."""
+    return f"{folder}/{base_offset:0{_DIGITS}d}{LANES_SUFFIX}"
+
+
+def all_index_paths(folder: str, base_offset: int) -> tuple[str, ...]:
+    """Return the paths of all indexes that a segment may have."""
+    return tuple(f"{folder}/{base_offset:0{_DIGITS}d}{suffix}" for suffix in INDEX_SUFFIXES)
 
 
 def snapshot_path(folder: str, offset: int) -> str:

@@ -2,6 +2,7 @@
 
 from ..errors import TruncatedError
 from .damage import DamagedRange
+from .lane_index import SegmentLanes
 from .loading import LoadTask
 from .log_state import LogState
 from .reader import BatchList, LogRead, Reader
@@ -122,6 +123,22 @@ class ReadableLog:
         for found in task.damaged:
             self._damage.add(found.start, found.end)
         return task.damaged
+
+    # --------------------------------------------------------------------------------------------- lanes
+
+    @property
+    def lane_mask(self) -> int:
+        """A bit for each priority that what is kept may have; one bit alone is certain."""
+        return self._segments.lane_mask
+
+    def lanes_at(self, offset: int, priority: int, *, may_wait: bool = True) -> SegmentLanes:
+        """Return the lanes of the segment that holds an offset; no index where it has nothing of a priority.
+
+        Raises StorageError, and NotReadyError where they are to be read or made by a thread first.
+        """
+        segment = self._segments.all[self._segments.place_of(offset)]
+        index = self._segments.lanes_of(segment, priority, may_wait=may_wait)
+        return SegmentLanes(segment.base_offset, segment.end_offset, index)
 
     # -------------------------------------------------------------------------------------------- epochs
 

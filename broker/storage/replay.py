@@ -18,7 +18,15 @@ from .log_state import LogState
 from .read_in import read_in
 from .scan import Gap, Place, Scan, SegmentBytes, has_data, highest_end_by_leader, scan_sealed, scan_tail
 from .segment import Segment
-from .snapshot import Snapshot, check_sections, restore_epochs, restore_index, restore_times
+from .snapshot import (
+    Snapshot,
+    check_sections,
+    restore_epochs,
+    restore_index,
+    restore_lanes,
+    restore_masks,
+    restore_times,
+)
 from .synced_mark import Mark
 
 # Indexes that a replay built in passing are kept for storing; older ones are built again when asked for.
@@ -103,6 +111,7 @@ class Replay:
         check_sections(snapshot, state.fold.section_ids() if state.fold is not None else frozenset())
         restore_epochs(snapshot, state.epochs)
         restore_times(snapshot, state.segments.all)
+        restore_masks(snapshot, state.segments.all)
         state.last_append_us = snapshot.place.append_time_us
         if state.fold is not None:
             state.fold.restore([s for s in snapshot.sections if s.id >= FIRST_FOLD_SECTION])
@@ -116,11 +125,11 @@ class Replay:
         if snapshot is not None:
             place = snapshot.place
             if (place.segment_base, place.segment_seed) == (segment.base_offset, segment.seed):
-                index = restore_index(snapshot, interval)
-                if index is not None:
+                index, lanes = restore_index(snapshot, interval), restore_lanes(snapshot, segment.base_offset)
+                if index is not None and lanes is not None:
                     start = Place(place.position, snapshot.offset, place.epoch)
-                    return start, IndexBuilder(interval, index, place.position)
-        return Place(SEGMENT_HEADER_BYTES, segment.base_offset), IndexBuilder(interval)
+                    return start, IndexBuilder.going_on(index, lanes, place.position)
+        return Place(SEGMENT_HEADER_BYTES, segment.base_offset), IndexBuilder(interval, segment.base_offset)
 
     def _take(self, segment: SegmentBytes, entries: Entries) -> None:
         """Bring epochs and fold up to date with batches that were accepted."""
@@ -159,11 +168,12 @@ class Replay:
         self._note(segment, found)
         builder.index.close(segment.end_offset, found.position, self._state.last_append_us)
         segment.index = builder.index
+        segment.lanes, segment.lane_mask = builder.lanes, builder.lanes.mask
         segment.take_times()
-        self._state.unstored.append(segment)
-        if not keep:
-            segment.file = segment.index = None
-            self._state.unstored.remove(segment)
+        if keep:
+            self._state.unstored.append(segment)
+        else:
+            segment.file = segment.index = segment.lanes = None
 
     def _note(self, segment: Segment, found: Scan) -> None:
         segment.gaps = found.gaps
@@ -201,7 +211,7 @@ class Replay:
             self._done.tail = Tail(self._least_end, self._least_end)
         elif tail or not self._is_named(segment) or has_data(data, found.position):
             self._done.tail = self._copy_of(data, found, proven, join(tail))
-        segment.index = builder.index
+        segment.index, segment.lanes = builder.index, builder.lanes
         self._end_last(segment, found, proven)
 
     def _is_named(self, segment: Segment) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..errors import TidelogError, storage_error
 from .files import Files
-from .layout import index_paths
+from .layout import all_index_paths
 from .segment import Segment
 from .segments import Segments
 from .settings import LogSettings
@@ -31,7 +31,7 @@ class Expired:
                 self.files.unlink(segment.path)
                 # One by one: a power loss must not leave an older segment without the newer one.
                 self.files.sync_folder(self.folder)
-                for path in index_paths(self.folder, segment.base_offset):
+                for path in all_index_paths(self.folder, segment.base_offset):
                     self.files.remove_folder(path)
         except OSError as error:
             return storage_error(error, f"removing a segment of {self.folder}")

@@ -7,6 +7,7 @@ import xxhash
 
 from ...protocol.segment_header import SEGMENT_HEADER_BYTES
 from .files import File
+from .lane_index import LaneIndex
 from .scan import Gap, SegmentBytes
 from .sealed import SealedSegment
 from .sparse_index import SparseIndex
@@ -26,6 +27,8 @@ class Segment:
         "is_index_stored",
         "is_readable",
         "is_sealed",
+        "lane_mask",
+        "lanes",
         "last_append_us",
         "max_timestamp_us",
         "min_timestamp_us",
@@ -46,6 +49,10 @@ class Segment:
         self.file: File | None = None
         self.index: SparseIndex | None = None
         self.is_index_stored = False
+        self.lanes: LaneIndex | None = None
+        """Of a sealed one only while it is asked for, unless all of it is one lane."""
+        self.lane_mask: int | None = None
+        """The priorities in it, once it is sealed."""
         self.gaps: list[Gap] = []
         self.size: int | None = None  # bytes in use, the header page included: the position of the end
         self.first_append_us: int | None = None
@@ -64,7 +71,7 @@ class Segment:
     def active(cls, path: str, base_offset: int, seed: int, file: File, index: SparseIndex) -> "Segment":
         """Return a segment that can be appended to."""
         segment = cls(path, base_offset, seed)
-        segment.file, segment.index = file, index
+        segment.file, segment.index, segment.lanes = file, index, LaneIndex(base_offset)
         segment.capacity = file.size()
         segment.size = SEGMENT_HEADER_BYTES
         return segment
@@ -104,7 +111,13 @@ class Segment:
         """Take over what was found out about a sealed segment by way of a copy."""
         self.file, self.index, self.is_index_stored = copy.file, copy.index, copy.is_index_stored
         self.gaps, self.capacity = copy.gaps, copy.capacity
+        self.take_lanes(copy)
         self.take_times()
+
+    def take_lanes(self, copy: "Segment") -> None:
+        """Take over what was found out about its lanes."""
+        if copy.lanes is not None:
+            self.lanes, self.lane_mask = copy.lanes, copy.lane_mask
 
     def let_go(self) -> None:
         """Close it for reading, once what is being sent or looked at just now is through."""
@@ -124,8 +137,10 @@ class Segment:
         """Close the index: nothing is appended any more."""
         assert self.index is not None, f"{self!r} has no index"
         assert not self.is_sealed, f"{self!r} is sealed already"
+        assert self.lanes is not None, f"{self!r} has no lanes"
         self.index.close(self.end_offset, self.end_position, self.last_append_us or 0)
         self.is_sealed = True
+        self.lane_mask = self.lanes.mask
         self.take_times()
 
     def sealed(self) -> SealedSegment:

@@ -2,10 +2,13 @@
 
 from bisect import bisect_right
 from collections import OrderedDict
+from functools import reduce
+from operator import or_
 
 from ..errors import StorageError, TidelogError, storage_error
 from .damage import Damage
 from .files import Files
+from .lane_index import ANY_LANE, LaneIndex
 from .loading import Find, Loader, LoadTask, NotReadyError
 from .segment import Segment
 from .settings import LogSettings
@@ -27,6 +30,8 @@ class Segments:
         self.is_closed = False
         self.unstored: list[Segment] = []  # sealed ones whose index is to be stored
         self._loaded: OrderedDict[int, Segment] = OrderedDict()
+        self._with_lanes: OrderedDict[int, Segment] = OrderedDict()
+        self._sealed_mask: int | None = None
 
     def __repr__(self) -> str:
         return f"<Segments {self.folder!r} {len(self.all)} of them, {len(self._loaded)} sealed ones open>"
@@ -49,6 +54,8 @@ class Segments:
         """Append a new active segment; the one before it stays open until its index is stored."""
         if self.all:
             self._loaded[self.all[-1].base_offset] = self.all[-1]
+            self.keep_lanes(self.all[-1])
+        self._sealed_mask = None
         self.all.append(segment)
 
     def replace_active(self, segment: Segment) -> None:
@@ -59,6 +66,8 @@ class Segments:
         """Forget the oldest segment, and let go of its file: only what is being sent just now keeps that open."""
         segment = self.all.pop(0)
         self._loaded.pop(segment.base_offset, None)
+        self._with_lanes.pop(segment.base_offset, None)
+        self._sealed_mask = None
         if segment in self.unstored:
             self.unstored.remove(segment)
         segment.let_go()
@@ -108,9 +117,11 @@ class Segments:
         found = self.find_times(segment)
         return found.end_position if found is not None else 0
 
-    def begin_load(self, segment: Segment, *, is_misled: bool = False, find: Find | None = None) -> LoadTask:
+    def begin_load(
+        self, segment: Segment, *, is_misled: bool = False, find: Find | None = None, only_lanes: bool = False
+    ) -> LoadTask:
         """Return the work that opens a sealed segment, indexes it anew if `is_misled`, and looks something up in it."""
-        return LoadTask(self._loader, segment, self.damage, is_misled=is_misled, find=find)
+        return LoadTask(self._loader, segment, self.damage, is_misled=is_misled, find=find, only_lanes=only_lanes)
 
     def finish_load(self, task: LoadTask) -> int | None:
         """Take over what a task found out, and return what its lookup came to. Raises StorageError.
@@ -122,6 +133,11 @@ class Segments:
             return None
         if task.error is not None:
             raise storage_error(task.error, f"opening {segment.path}") from task.error
+        self._sealed_mask = None
+        if task.only_lanes and not task.is_indexed:
+            segment.take_lanes(task.loaded)
+            self.keep_lanes(segment)
+            return None
         segment.take_over(task.loaded)
         if task.is_indexed:
             self._note_indexed(segment)
@@ -156,6 +172,57 @@ class Segments:
                 self._unload(segment)
                 excess -= 1
 
+    # -------------------------------------------------------------------------------------------- lanes
+
+    @property
+    def lane_mask(self) -> int:
+        """The priorities of the messages that are kept; of a segment that was not looked at it may be any."""
+        if self._sealed_mask is None:
+            masks = (self._mask_of(segment) for segment in self.all[:-1])
+            self._sealed_mask = reduce(or_, masks, 0)
+        lanes = self.all[-1].lanes
+        return self._sealed_mask if lanes is None else self._sealed_mask | lanes.mask
+
+    def _mask_of(self, segment: Segment) -> int:
+        if not segment.is_readable:
+            return 0
+        return ANY_LANE if segment.lane_mask is None else segment.lane_mask
+
+    def lanes_of(self, segment: Segment, priority: int, *, may_wait: bool) -> LaneIndex | None:
+        """Return the lanes of a segment, None where it has nothing of one priority. Raises as `load` does."""
+        if segment.is_sealed:
+            if not self._mask_of(segment) >> priority & 1:
+                return None
+            if segment.lanes is None:
+                self._load_lanes(segment, may_wait=may_wait)
+            self.keep_lanes(segment)
+        return segment.lanes
+
+    def _load_lanes(self, segment: Segment, *, may_wait: bool) -> None:
+        if self.is_closed:
+            raise StorageError(f"expected an open log, found {self.title} closed")
+        if not may_wait:
+            raise NotReadyError(self.begin_load(segment, only_lanes=True))
+        try:
+            self._sealed_mask = None
+            if self._loader.open_lanes(segment):
+                self._note_indexed(segment)
+                self._keep_loaded(segment)
+        except OSError as error:
+            raise storage_error(error, f"opening {segment.path}") from error
+
+    def keep_lanes(self, segment: Segment) -> None:
+        """Keep the lanes of a sealed segment, which were just asked for, and let go of those that were not for long."""
+        if segment.lanes is None or not segment.lanes.is_mixed:
+            return
+        self._with_lanes[segment.base_offset] = segment
+        self._with_lanes.move_to_end(segment.base_offset)
+        excess = len(self._with_lanes) - self.settings.max_open_segments
+        for old in [*self._with_lanes.values()][: max(excess, 0)]:
+            if old not in self.unstored and old is not segment:
+                old.lanes = None
+                del self._with_lanes[old.base_offset]
+
     # --------------------------------------------------------------------------------------- rebuilding
 
     def rebuild(self, segment: Segment) -> None:
@@ -166,6 +233,7 @@ class Segments:
     def _note_indexed(self, segment: Segment) -> None:
         for gap in segment.gaps:
             self.damage.add(gap.start, gap.end)
+        self._sealed_mask = None
         if segment.is_sealed and segment not in self.unstored:
             self.unstored.append(segment)
         self.rebuilt += 1

@@ -24,6 +24,7 @@ from ..errors import CorruptError, UnsupportedError
 from .epochs import Epochs
 from .files import Buffer, Files, write_durably
 from .fold import Section
+from .lane_index import LaneIndex
 from .layout import snapshot_offset, snapshot_path
 from .segment import Segment
 from .sparse_index import SparseIndex
@@ -37,10 +38,11 @@ _SECTION = struct.Struct("<IHHQ")
 _OPTIONAL = 1
 _LARGE_BYTES = 1 << 16
 
-PLACE, EPOCHS, ACTIVE_INDEX, SEALED_TIMES = 1, 2, 3, 4
-_OWN = (PLACE, EPOCHS, ACTIVE_INDEX, SEALED_TIMES)
+PLACE, EPOCHS, ACTIVE_INDEX, SEALED_TIMES, ACTIVE_LANES, SEALED_LANES = 1, 2, 3, 4, 5, 6
+_OWN = (PLACE, EPOCHS, ACTIVE_INDEX, SEALED_TIMES, ACTIVE_LANES, SEALED_LANES)
 _PLACE = struct.Struct("<qqIIq")
 _TIMES_COLUMNS = 7
+_MASK_COLUMNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +136,15 @@ def check_sections(snapshot: Snapshot, known: frozenset[int]) -> None:
 def own_sections(place: SnapshotPlace, epochs: Epochs, active: Segment, sealed: Sequence[Segment]) -> list[Section]:
     """Return what a log itself needs to go on from here."""
     assert active.index is not None, f"{active!r} has no index"
+    assert active.lanes is not None, f"{active!r} has no lanes"
     packed = _PLACE.pack(place.segment_base, place.position, place.segment_seed, place.epoch, place.append_time_us)
     return [
         Section(PLACE, 1, packed),
         Section(EPOCHS, 1, np.array(epochs.pairs(), dtype=np.int64).tobytes()),
         Section(ACTIVE_INDEX, 1, active.index.encode(), optional=True),
         Section(SEALED_TIMES, 1, _encode_times(sealed), optional=True),
+        Section(ACTIVE_LANES, 1, active.lanes.encode(), optional=True),
+        Section(SEALED_LANES, 1, _encode_masks(sealed), optional=True),
     ]
 
 
@@ -156,6 +161,24 @@ def restore_index(snapshot: Snapshot, interval: int) -> SparseIndex | None:
         return None if data is None else SparseIndex.decode(interval, data)
     except ValueError:
         return None
+
+
+def restore_lanes(snapshot: Snapshot, base_offset: int) -> LaneIndex | None:
+    """Return the lanes of the segment that was active, None when they cannot be used."""
+    data = snapshot.find(ACTIVE_LANES)
+    try:
+        return None if data is None else LaneIndex.decode(data)
+    except ValueError:
+        return None
+
+
+def restore_masks(snapshot: Snapshot, segments: Sequence[Segment]) -> None:
+    """Give sealed segments the priorities that the snapshot remembers of them."""
+    rows = np.frombuffer(snapshot.find(SEALED_LANES) or b"", dtype=np.int64).reshape(-1, _MASK_COLUMNS)
+    remembered = {(base, seed): mask for base, seed, mask in rows.tolist()}
+    for segment in segments:
+        if segment.is_sealed and segment.is_readable:
+            segment.lane_mask = remembered.get((segment.base_offset, segment.seed))
 
 
 def restore_times(snapshot: Snapshot, segments: Sequence[Segment]) -> None:
@@ -175,6 +198,11 @@ def _encode_times(sealed: Sequence[Segment]) -> bytes:
         for s in sealed
         if s.size is not None and s.has_batches
     ]
+    return np.array(rows, dtype=np.int64).tobytes()
+
+
+def _encode_masks(sealed: Sequence[Segment]) -> bytes:
+    rows = [(s.base_offset, s.seed, s.lane_mask) for s in sealed if s.lane_mask is not None]
     return np.array(rows, dtype=np.int64).tobytes()
 
 

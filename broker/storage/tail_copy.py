@@ -47,8 +47,9 @@ class TailCopy:
         tail, path = self._tail, recovered_path(self._folder, self._tail.base_offset)
         size = max(self._settings.segment_bytes, SEGMENT_HEADER_BYTES + self.copied_bytes)
         file = prepare_file(self._files, path, size)
-        builder = IndexBuilder(self._settings.index_interval_bytes)
+        builder = IndexBuilder(self._settings.index_interval_bytes, tail.base_offset)
         segment = Segment.active(path, tail.base_offset, self._seed, file, builder.index)
+        segment.lanes = builder.lanes
         segment.end_offset = tail.end_offset
         segment.size = SEGMENT_HEADER_BYTES + self.copied_bytes
         file.write_at(0, header_page(self._log_id, segment, self._settings))

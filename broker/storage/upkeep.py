@@ -18,7 +18,7 @@ from functools import partial
 
 from ..errors import kept
 from .files import File, Files
-from .layout import index_paths
+from .layout import index_paths, lanes_path
 from .roll import FIRST_RESERVATION, LARGEST_RESERVATION, prepare_file
 from .segment import Segment
 from .segments import Segments
@@ -175,10 +175,13 @@ class LogUpkeep:
         index = segment.index
         assert index is not None, f"{segment!r} was unloaded before its index was stored"
         offsets_path, times_path = index_paths(self._segments.folder, segment.base_offset)
+        lanes, path = segment.lanes, lanes_path(self._segments.folder, segment.base_offset)
 
         def run() -> None:
             self._files.save_array(offsets_path, index.offsets_array(), segment.seed)
             self._files.save_array(times_path, index.times_array(), segment.seed)
+            if lanes is not None and lanes.is_mixed:
+                self._files.save_array(path, lanes.stored(), segment.seed)
 
         def done(worked: bool) -> None:
             # Made anew meanwhile, it is stored again.

@@ -153,7 +153,9 @@ class Writer:
             low, high = header.min_timestamp_us, header.max_timestamp_us
             if header.is_control:
                 low, high = NO_MIN, NO_MAX
+            assert segment.lanes is not None, f"{segment!r} has no lanes"
             segment.index.add(batch.position, batch.base_offset, now_us, low, high)
+            segment.lanes.add(batch.base_offset, batch.end_offset, header.priority)
             segment.end_offset = batch.end_offset
             segment.size = batch.position + header.batch_length
             segment.last_append_us = now_us
