@@ -25,6 +25,7 @@ NAMES = {
     "AsyncColumnSending": "ColumnSending",
     "AsyncClient": "Client",
     "AsyncConsumer": "Consumer",
+    "AsyncDeadLetters": "DeadLetters",
     "AsyncGroups": "Groups",
     "AsyncProducer": "Producer",
     "AsyncProducing": "Producing",

@@ -3,8 +3,8 @@
     tidelog.dlq.reason               rejected | max-attempts | expired
     tidelog.dlq.error                why the last attempt failed: `ValueError: no such account`, then its traceback
     tidelog.dlq.group                who gave up: a group's full name
-    tidelog.dlq.topic                where the message is: full name, partition, offset
-    tidelog.dlq.partition
+    tidelog.dlq.topic                where the message is: full name (`~2` behind one that was made again), partition,
+    tidelog.dlq.partition            offset
     tidelog.dlq.offset
     tidelog.dlq.attempts             hand-overs that counted, since it was redriven last
     tidelog.dlq.first_delivered_at   ISO 8601 in UTC
@@ -24,6 +24,8 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 
 import msgspec
+
+from .topic_name import MessageId
 
 Pair = tuple[str, bytes | None]
 
@@ -75,6 +77,13 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True):
     first_delivered_us: int = 0
     at_us: int = 0
     redrives: int = 0
+    topic_count: int = 1
+    """How often a topic of this name was made, this one included."""
+
+    @property
+    def original(self) -> MessageId:
+        """The id of the message."""
+        return MessageId(self.topic, self.topic_count, self.partition, self.offset)
 
     def pairs(self) -> list[Pair]:
         """Return them as headers, in this order."""
@@ -83,7 +92,7 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True):
             found.append((ERROR, self.error.encode("utf-8", "replace")))
         found += [
             (GROUP, self.group.encode()),
-            (TOPIC, self.topic.encode()),
+            (TOPIC, f"{self.topic}~{self.topic_count}".encode() if self.topic_count > 1 else self.topic.encode()),
             (PARTITION, b"%d" % self.partition),
             (OFFSET, b"%d" % self.offset),
             (ATTEMPTS, b"%d" % self.attempts),
@@ -100,10 +109,11 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True):
         """Return what the headers of a message say, None where they are not those of a dead letter."""
         said = {name: value for name, value in pairs if value is not None and name.startswith(OWN_PREFIX)}
         try:
+            topic, _, count = said[TOPIC].decode().partition("~")
             return cls(
                 reason=said[REASON].decode(),
                 group=said[GROUP].decode(),
-                topic=said[TOPIC].decode(),
+                topic=topic,
                 partition=_whole(said[PARTITION]),
                 offset=_whole(said[OFFSET]),
                 attempts=_whole(said.get(ATTEMPTS, b"0")),
@@ -111,6 +121,7 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True):
                 first_delivered_us=_time_us(said.get(FIRST_DELIVERED_AT)),
                 at_us=_time_us(said.get(AT)),
                 redrives=_whole(said.get(REDRIVES, b"0")),
+                topic_count=_whole(count.encode() or b"1"),
             )
         except (KeyError, ValueError):
             return None

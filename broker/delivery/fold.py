@@ -52,7 +52,7 @@ class DeliveryFold:
         """Apply the events of a stored batch. Raises UnsupportedError for one that a later broker wrote."""
         self.enter_epoch(header.leader_epoch)
         now = Moment(header.append_time_us, self._monotonic_us())
-        for value in _values(header, batch):
+        for value in values_of(header, batch):
             event = decode_event(value)
             state = self._state(event.group, event.generation)
             if state is not None:
@@ -124,7 +124,7 @@ class DeliveryFold:
             state.resume(now, visibility_timeout_us(group))
 
 
-def _values(header: BatchHeader, batch: memoryview) -> Sequence[bytes]:
+def values_of(header: BatchHeader, batch: memoryview) -> Sequence[bytes]:
     """Return the values of a batch of events. One alone, as most are, is taken from where it lies."""
     if header.record_count == 1 and not header.attributes:
         _start, end = _ONE_VALUE.unpack_from(batch, HEADER_BYTES)

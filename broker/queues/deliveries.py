@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..deferred import Deferred
+from ...protocol.errors import TidelogError, UnknownTopicIdError
+from ..deferred import Deferred, failed, resolved
 from ..delivery.moment import Moment
-from ..errors import storage_error
+from ..delivery.pending_letters import PENDING_GROUP
+from ..errors import anew, storage_error
 from ..groups import Groups
 from ..meta import DeliveryDegraded, DeliveryMade
 from ..services import Services
@@ -24,6 +26,13 @@ from .partition_delivery import PartitionDelivery
 
 def _nothing() -> None:
     """Follow no opening."""
+
+
+def _not_opened(result: DeliveryLog | TidelogError) -> TidelogError:
+    """Return why there is no log: what kept it from being opened, or that its topic was deleted meanwhile."""
+    if isinstance(result, TidelogError):
+        return anew(result)
+    return UnknownTopicIdError("expected a topic that exists, found that it was deleted")
 
 
 class Deliveries:
@@ -43,6 +52,8 @@ class Deliveries:
         self._groups = groups
         self._settings = settings
         self._changed = changed
+        self._waiting: dict[PartitionDelivery, list[Deferred[None]]] = {}
+        """Those who want a log that is being opened."""
 
     def __repr__(self) -> str:
         return f"<Deliveries {len(self._made)} made>"
@@ -69,6 +80,18 @@ class Deliveries:
         if delivery.is_opening or delivery.log is not None or delivery.problem() is not None:
             return
         self._begin_opening(delivery)
+
+    def opened(self, delivery: PartitionDelivery) -> Deferred[None]:
+        """Have a delivery log opened, or made; resolves once it is open, fails with what keeps it from being used."""
+        problem = delivery.problem()
+        if problem is not None:
+            return failed(problem)
+        if delivery.log is not None:
+            return resolved(None)
+        answer: Deferred[None] = Deferred()
+        self._waiting.setdefault(delivery, []).append(answer)
+        self.open(delivery)
+        return answer
 
     def _reopen(self, delivery: PartitionDelivery) -> Deferred[None]:
         """Open a delivery log anew; resolves when that was tried."""
@@ -102,6 +125,8 @@ class Deliveries:
                 "delivery log not opened", topic_id=delivery.topic_id, partition=delivery.index, why=result.message
             )
         delivery.take(result)
+        for answer in self._waiting.pop(delivery, ()):
+            answer.follow(self.opened(delivery) if delivery.log is not None else failed(_not_opened(result)))
 
     def _record_opened(self, opened: OpenedDelivery) -> None:
         """Record that there is such a log, and whose part of it is lost: that of every group there is now."""
@@ -117,6 +142,7 @@ class Deliveries:
 
     def _serve(self, log: DeliveryLog, epoch: int) -> None:
         live = {group.id: group.settings.visibility_timeout_us for group in self._groups.all()}
+        live[PENDING_GROUP] = 0  # nothing of it is ever leased
         for gone in log.fold.states.keys() - live.keys():
             log.fold.drop(gone)
         time = self._services.time

@@ -271,6 +271,12 @@ class GroupPartition:
             for event in expired(state, group.id, self.ledger.generation, lease, retrying)
         )
         piece = next(self.ledger.log.pieces(ended), None)
+    def record(self, events: Sequence[Event]) -> None:
+        """Record what somebody else decided of its messages, and serve those who wait. Raises what keeps it from being
+        recorded."""
+        self.ledger.append(events)
+        self._tell()
+
         if piece is not None:
             try:
                 self.ledger.append(piece)

@@ -20,6 +20,7 @@ from ..message_state import MessageState
 from ..receipt import Receipt
 from ..version import client_version
 from .archive import AsyncArchive
+from .dead_letters import AsyncDeadLetters
 from .groups import AsyncGroups
 from .outcome import find_outcome
 from .pinging import ping
@@ -88,6 +89,7 @@ class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage], AsyncQueue
         self._topics = AsyncTopics(self)
         self._archive = AsyncArchive(self)
         self._groups = AsyncGroups(self)
+        self._dead_letters = AsyncDeadLetters(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}>"
@@ -106,6 +108,11 @@ class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage], AsyncQueue
     def groups(self) -> AsyncGroups:
         """Create, list, describe, set, reset and delete groups, and look at their messages."""
         return self._groups
+
+    @property
+    def dead_letters(self) -> AsyncDeadLetters:
+        """List, look at, redrive and purge messages that groups gave up on."""
+        return self._dead_letters
 
     @property
     def address(self) -> str:

@@ -21,6 +21,7 @@ from ..message_state import MessageState
 from ..receipt import Receipt
 from ..version import client_version
 from .archive import Archive
+from .dead_letters import DeadLetters
 from .groups import Groups
 from .outcome import find_outcome
 from .pinging import ping
@@ -89,6 +90,7 @@ class Client(Producing[AnyMessage], Reads[AnyMessage], Queueing[AnyMessage]):
         self._topics = Topics(self)
         self._archive = Archive(self)
         self._groups = Groups(self)
+        self._dead_letters = DeadLetters(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}>"
@@ -107,6 +109,11 @@ class Client(Producing[AnyMessage], Reads[AnyMessage], Queueing[AnyMessage]):
     def groups(self) -> Groups:
         """Create, list, describe, set, reset and delete groups, and look at their messages."""
         return self._groups
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """List, look at, redrive and purge messages that groups gave up on."""
+        return self._dead_letters
 
     @property
     def address(self) -> str:

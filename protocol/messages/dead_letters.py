@@ -99,8 +99,8 @@ class AttemptInfo(Message):
     """One time that a message was leased, or something else that happened to it (`began_us` 0).
 
     `outcome` is acknowledged, failed, rejected, expired (the lease ended by itself), returned (unhandled), suspected
-    (a consumer went down beside it), leased (still), dead-lettered, redriven or purged. `number` counts those that
-    count, from 1 after each redrive; 0 for one that does not.
+    (a consumer went down beside it), leased (still), dead-lettered, redriven, or resolved: its dead letter was purged,
+    or published anew. `number` counts those that count, from 1 after each redrive; 0 for one that does not.
     """
 
     outcome: str

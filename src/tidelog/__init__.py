@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .client.blocking.queue_batch import QueueBatch
     from .client.blocking.queue_message import QueueMessage, TypedQueueMessage
     from .client.blocking.replay import Replay
+    from .client.dead_letter import DeadLetter, DeadLetterAttempt, Purged, Redriven, RefusedRedrive
     from .client.delivery import DeliveryReport, ProducerStatistics
     from .client.errors import (
         ArchiveConflictError,
@@ -146,6 +147,8 @@ __all__ = [
     "CorruptError",
     "DataDirLockedError",
     "DecodeError",
+    "DeadLetter",
+    "DeadLetterAttempt",
     "DeliveryError",
     "DeliveryReport",
     "DiskFullError",
@@ -191,6 +194,7 @@ __all__ = [
     "ProtocolError",
     "Queue",
     "QueueBatch",
+    "Purged",
     "QueueMessage",
     "QueueStatistics",
     "RangeNotAvailableError",
@@ -199,6 +203,8 @@ __all__ = [
     "RedriveLimitError",
     "Replay",
     "Retry",
+    "Redriven",
+    "RefusedRedrive",
     "SentRecord",
     "SequenceGapError",
     "SequenceReusedError",
@@ -248,6 +254,8 @@ _HOMES = {
     "DataDirLockedError": "broker.errors",
     "DeliveryReport": "client.delivery",
     "ExpiredSegment": "client.archived",
+    "DeadLetter": "client.dead_letter",
+    "DeadLetterAttempt": "client.dead_letter",
     "Failure": "client.message_state",
     "Group": "client.group",
     "GroupBegin": "client.group",
@@ -267,12 +275,15 @@ _HOMES = {
     "ProducerStatistics": "client.delivery",
     "Queue": "client.blocking.queue",
     "QueueBatch": "client.blocking.queue_batch",
+    "Purged": "client.dead_letter",
     "QueueMessage": "client.blocking.queue_message",
     "QueueStatistics": "client.queue_statistics",
     "Receipt": "client.receipt",
     "ReceiptBatch": "client.receipt",
     "Replay": "client.blocking.replay",
     "Retry": "client.retry",
+    "Redriven": "client.dead_letter",
+    "RefusedRedrive": "client.dead_letter",
     "Topic": "client.topic",
     "TopicPartition": "client.topic",
     "TypedMessage": "client.message",

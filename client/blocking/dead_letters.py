@@ -1,0 +1,283 @@
+# Generated from client/aio/dead_letters.py by client/generate.py: change that, then run it.
+"""Dead letters: messages that groups gave up on, listed, explained, brought back or given up for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from ...protocol.dead_letter_headers import MAX_REDRIVES
+from ...protocol.errors import NotFoundError
+from ...protocol.messages import Purge, PurgeReply, Redrive, RedriveReply
+from ...protocol.offset_ranges import iter_ranges, pack_ranges
+from ...protocol.topic_name import MessageId
+from ..core.arguments import check_count, check_flag
+from ..core.data import Data
+from ..core.deadline import Deadline
+from ..core.letter_filter import LetterFilter, Time, letter_filter
+from ..core.times import DEFAULT, Timeout, to_seconds
+from ..dead_letter import DeadLetter, DeadLetterAttempt, Purged, Redriven, RefusedRedrive
+from ..message import Message
+from .letter_choice import chosen_letters, chosen_spans
+from .letter_reading import count_pending, find_letter_topics, read_attempts
+from .session import Session
+
+AttemptList = list[DeadLetterAttempt]
+
+REDRIVE_AT_ONCE = 1_000
+PURGE_AT_ONCE = 10_000
+"""Dead letters that one request names: as many as it may."""
+
+STEPS_A_SECOND = 10
+"""Requests into which a redrive at a rate is cut."""
+
+MAX_REFUSED = 1_000
+"""Refused ones that are told one by one."""
+
+Progress = Callable[[int], object]
+"""Told how many more dead letters are done."""
+
+
+class Owner(Protocol):
+    """What dead letters need of their client."""
+
+    def open_session(self) -> Session:
+        """Return what the client is in this process and event loop."""
+        ...
+
+    def deadline(self, timeout: Timeout) -> Deadline:
+        """Return until when a call may take."""
+        ...
+
+    def get(self, message_id: str, *, codec: None, timeout: Timeout = DEFAULT) -> Message:
+        """Return one message by its id."""
+        ...
+
+
+class DeadLetters:
+    """`client.dead_letters`. A topic means the dead letters of its messages, a dead-letter topic all that are in it, an
+    id (`orders.dlq/2@7`) one of them; the id of the original message means those that groups made of it.
+
+    `list`, `redrive` and `purge` take the same filters, all of which a dead letter must pass: `key`; `headers`, each
+    with this value among those of its name; `reason` (rejected, max-attempts, expired); `error`, text that it contains;
+    `group`; `start` and `end` (exclusive), when it was stored, a datetime or a timedelta back from now. `timeout` is
+    for each request."""
+
+    def __init__(self, client: Owner) -> None:
+        self._client = client
+
+    def list(
+        self,
+        topic: str,
+        *,
+        key: Data = None,
+        headers: Mapping[str, Data] | None = None,
+        reason: str | None = None,
+        error: str | None = None,
+        group: str | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
+        limit: int | None = None,
+        timeout: Timeout = DEFAULT,
+    ) -> Iterator[DeadLetter]:
+        """Iterate over pending dead letters: those neither redriven nor purged, by topic, partition and offset, at most
+        `limit`. They are read as it goes. Raises UnknownTopicError."""
+        session = self._client.open_session()
+        wanted = self._filter(session, key, headers, reason, error, group, start, end)
+        most = None if limit is None else check_count("limit", limit, 1)
+        return chosen_letters(session, topic, wanted, most, self._deadlines(timeout))
+
+    def count(self, topic: str, *, timeout: Timeout = DEFAULT) -> int:
+        """Return how many dead letters are pending in the dead-letter topics of a topic; those of other topics that go
+        to the same one are counted too. Raises UnknownTopicError."""
+        session, deadlines = self._client.open_session(), self._deadlines(timeout)
+        total = 0
+        for one in find_letter_topics(session, topic, deadlines()):
+            total += count_pending(session, one.entry, deadlines)
+        return total
+
+    def get(self, letter_id: str, *, timeout: Timeout = DEFAULT) -> DeadLetter:
+        """Return one dead letter by its id, pending or not, or the first pending one of an original message.
+
+        Raises NotFoundError, UnknownTopicError.
+        """
+        session = self._client.open_session()
+        wanted = MessageId.parse(letter_id, session.directory.namespace)
+        letter = DeadLetter.of(self._client.get(letter_id, codec=None, timeout=timeout))
+        if letter.original_id is not None:
+            return letter
+        for found in chosen_letters(session, letter_id, LetterFilter(), 1, self._deadlines(timeout)):
+            return found
+        raise NotFoundError(f"expected a dead letter, or a message that one was made of, found neither in {wanted}")
+
+    def attempts(
+        self, letter: DeadLetter | str, *, group: str | None = None, timeout: Timeout = DEFAULT
+    ) -> AttemptList:
+        """Return every attempt at the message of a dead letter in the group that gave up on it, in order of time, and
+        what happened in between, as far as it is retained (`trace.retention`). `group` names another one.
+
+        Raises NotFoundError, UnknownTopicError, UnknownGroupError.
+        """
+        session = self._client.open_session()
+        found = self.get(letter, timeout=timeout) if isinstance(letter, str) else letter
+        if found.original_id is None or found.group is None:
+            raise NotFoundError(f"expected a dead letter, found the message {found.id}, which nobody gave up on")
+        original = MessageId.parse(found.original_id)
+        reply = read_attempts(session, original, group or found.group, self._client.deadline(timeout))
+        return [DeadLetterAttempt.of(info) for info in reply.attempts]
+
+    def redrive(
+        self,
+        topic: str,
+        *,
+        key: Data = None,
+        headers: Mapping[str, Data] | None = None,
+        reason: str | None = None,
+        error: str | None = None,
+        group: str | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
+        as_new: bool = False,
+        max_redrives: int = MAX_REDRIVES,
+        limit: int | None = None,
+        rate: float | None = None,
+        dry_run: bool = False,
+        on_progress: Progress | None = None,
+        timeout: Timeout = DEFAULT,
+    ) -> Redriven:
+        """Bring dead letters back: the message is available again to the group that gave up on it, with all of its
+        attempts before it, and no other group sees anything. Where it is not retained any more, or `as_new`, the copy
+        is published to its topic, for all groups.
+
+        At most `limit`, `rate` a second. A message that was redriven `max_redrives` times already is refused, as it
+        would go round for ever. `dry_run` only counts. What was done when the call was cut off is done: called again,
+        it goes on with the rest. Raises UnknownTopicError.
+        """
+        session = self._client.open_session()
+        wanted = self._filter(session, key, headers, reason, error, group, start, end)
+        most = None if limit is None else check_count("limit", limit, 1)
+        most_redrives = check_count("max_redrives", max_redrives, 0, 1_000_000)
+        is_new, is_trial = check_flag("as_new", as_new), check_flag("dry_run", dry_run)
+        a_second = _rate(rate)
+        at_once = REDRIVE_AT_ONCE if a_second is None else min(REDRIVE_AT_ONCE, max(1, int(a_second / STEPS_A_SECOND)))
+        deadlines = self._deadlines(timeout)
+        done, began = _Done(), session.time.now()
+        for place, spans in chosen_spans(session, topic, wanted, most, at_once, deadlines):
+            count = sum(last - first for first, last in spans)
+            if not is_trial:
+                if a_second is not None and done.matched:
+                    session.time.Bell().wait(began + done.matched / a_second)
+                request = Redrive(place.entry.id, place.partition, pack_ranges(spans), is_new, most_redrives)
+                reply = (session.link.call(request, deadlines())).message
+                assert isinstance(reply, RedriveReply)
+                done.take(reply, MessageId(place.entry.name, place.entry.count, place.partition, 0))
+            done.matched += count
+            if on_progress is not None:
+                on_progress(count)
+        return done.redriven()
+
+    def purge(
+        self,
+        topic: str,
+        *,
+        key: Data = None,
+        headers: Mapping[str, Data] | None = None,
+        reason: str | None = None,
+        error: str | None = None,
+        group: str | None = None,
+        start: Time | None = None,
+        end: Time | None = None,
+        limit: int | None = None,
+        dry_run: bool = False,
+        on_progress: Progress | None = None,
+        timeout: Timeout = DEFAULT,
+    ) -> Purged:
+        """Give dead letters up for good, at most `limit`: they are pending no more, and nothing brings them back. The
+        records stay in the dead-letter topic until retention removes them. `dry_run` only counts. Raises
+        UnknownTopicError."""
+        session = self._client.open_session()
+        wanted = self._filter(session, key, headers, reason, error, group, start, end)
+        most = None if limit is None else check_count("limit", limit, 1)
+        is_trial = check_flag("dry_run", dry_run)
+        deadlines = self._deadlines(timeout)
+        matched = purged = passed = 0
+        for place, spans in chosen_spans(session, topic, wanted, most, PURGE_AT_ONCE, deadlines):
+            count = sum(last - first for first, last in spans)
+            if not is_trial:
+                request = Purge(place.entry.id, place.partition, pack_ranges(spans))
+                reply = (session.link.call(request, deadlines())).message
+                assert isinstance(reply, PurgeReply)
+                purged += _count(reply.purged)
+                passed += _count(reply.passed)
+            matched += count
+            if on_progress is not None:
+                on_progress(count)
+        return Purged(matched, purged, passed)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _deadlines(self, timeout: Timeout) -> Callable[[], Deadline]:
+        client = self._client
+        client.deadline(timeout)  # what is none is refused now
+        return lambda: client.deadline(timeout)
+
+    def _filter(
+        self,
+        session: Session,
+        key: Data,
+        headers: Mapping[str, Data] | None,
+        reason: str | None,
+        error: str | None,
+        group: str | None,
+        start: Time | None,
+        end: Time | None,
+    ) -> LetterFilter:
+        return letter_filter(
+            key=key,
+            headers=headers,
+            reason=reason,
+            error=error,
+            group=group,
+            start=start,
+            end=end,
+            namespace=session.directory.namespace,
+            now_us=session.time.wall_us(),
+        )
+
+
+class _Done:
+    """What was brought back so far."""
+
+    def __init__(self) -> None:
+        self.matched = 0
+        self._in_place = self._as_new = self._passed = self._refused_count = 0
+        self._refused: list[RefusedRedrive] = []
+
+    def take(self, reply: RedriveReply, place: MessageId) -> None:
+        self._in_place += _count(reply.in_place)
+        self._as_new += _count(reply.as_new)
+        self._passed += _count(reply.passed)
+        for refusal in reply.refused:
+            self._refused_count += _count(refusal.ranges)
+            for start, end in iter_ranges(refusal.ranges):
+                for offset in range(start, min(end, start + MAX_REFUSED - len(self._refused))):
+                    letter = MessageId(place.topic, place.count, place.partition, offset)
+                    self._refused.append(RefusedRedrive(str(letter), refusal.error.error()))
+
+    def redriven(self) -> Redriven:
+        return Redriven(self.matched, self._in_place, self._as_new, self._passed, self._refused, self._refused_count)
+
+
+def _count(ranges: bytes) -> int:
+    return sum(end - start for start, end in iter_ranges(ranges))
+
+
+def _rate(rate: float | None) -> float | None:
+    if rate is None:
+        return None
+    found = to_seconds(rate)
+    if found is None:
+        raise TypeError(f"rate: expected how many a second, found {rate!r}")
+    if not found > 0:
+        raise ValueError(f"rate: expected more than 0 a second, found {rate!r}")
+    return found
