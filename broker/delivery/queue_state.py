@@ -165,13 +165,16 @@ class QueueState(MessageSets):
     # -- given up, and what comes of it ----------------------------------------------------------------------------
 
     def _moving(self, event: Event) -> None:
-        """Copies are about to be made: of what waits for that, or is available. What somebody holds is not moved."""
+        """Copies are about to be made: of what was given up, or is available. What somebody holds is not moved; whether
+        a wait was over is not on record, so what waits is taken at its word."""
         offsets, frontier = event.offsets, self.frontier
         if not offsets:
             return
         self._see(offsets)
         fresh = offsets - below(offsets, frontier)
-        movable = fresh | (offsets & self.ready) | (offsets & self.suspects) | (offsets & self.moves.offsets)
+        movable = fresh | (offsets & self.open)
+        for lease in self.leases.values():
+            movable -= lease.left
         self.open |= fresh
         self._take_out(movable)
         self.moves.intend(Intent(event.lease, movable, event.member, event.number))

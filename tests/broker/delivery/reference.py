@@ -148,9 +148,9 @@ class Reference:
         one.state, one.together, one.is_given_up = "dead-lettering" if self.keeps else "rejected", 0, True
 
     def intend(self, intent: int, offsets: list[int]) -> None:
-        """Announce copies of what is given up, announced before or not, and of what is available."""
+        """Announce copies of what is given up, announced before or not, of what is available, or waits for its time."""
         for one in map(self.at, offsets):
-            if one.state in ("available", "dead-lettering"):
+            if one.state in ("available", "waiting", "dead-lettering"):
                 one.state, one.intent, one.release = "dead-lettering", intent, 0
 
     def copied(self, intent: int, offsets: list[int]) -> None:
