@@ -167,6 +167,7 @@ class Broker:
             waits=self._quiet_timers,
             chance=self._rehearsal.chance,
             trace_retention_us=self._config.trace.retention_us,
+            letter_retention_us=self._config.delivery.dead_letter_retention_us,
             max_frame_bytes=self._config.broker.max_frame_bytes,
             max_wait_us=longest_wait_us(is_rehearsed=self._is_stepped),
         )

@@ -21,6 +21,7 @@ def group_defaults(config: Config) -> GroupDefaults:
         visibility_timeout_us=delivery.visibility_timeout_us,
         retry=RetryPolicy(delivery.max_attempts, backoff),
         max_in_flight=delivery.max_in_flight,
+        dead_letter=delivery.dead_letter,
         max_error_bytes=delivery.max_error_bytes,
         max_groups=delivery.max_groups,
         trace_retention_us=config.trace.retention_us,

@@ -175,6 +175,17 @@ class MessageLog:
                 self._dedup_receipts.note(headers[place], left_out)
         return at + size
 
+    def store_copies(self, data: memoryview, headers: Sequence[BatchHeader]) -> list[int]:
+        """Append batches that the broker made of records of other logs; no producer is known by them, and no dedup id.
+
+        Returns the base offset of each. Whatever it raises (LogFencedError, DiskFullError, ...), nothing was stored.
+        """
+        try:
+            return self._append(data, headers).base_offsets
+        except DiskFullError as error:
+            self._services.disk_full.note(self.log.title, error)
+            raise
+
     def _append(self, data: memoryview, headers: Sequence[BatchHeader]) -> Appended:
         services = self._services
         appended = self.log.append(data, headers, now_us=services.time.now_us())

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from ..protocol.batch import BatchHeader
 from ..protocol.durability import Durability
 from ..protocol.errors import TidelogError, UnknownTopicIdError
 from ..protocol.limits import BatchLimits
@@ -172,6 +173,15 @@ class Partition:
         produced = self._queue.offer(bulk, self._batch_limits, word, max_wait_us)
         self._notice_visible()
         return produced
+
+    def append_copies(self, batches: memoryview, headers: Sequence[BatchHeader]) -> list[int]:
+        """Append what the broker copied from other logs; the base offset of each batch. Raises what keeps it from being
+        stored: then nothing of it was."""
+        if self._gone is not None:
+            raise anew(self._gone)
+        bases = self._messages.store_copies(batches, headers)
+        self._notice_visible()
+        return bases
 
     def outcome(self, dedup_id: bytes) -> First | Deferred[First | None] | None:
         """Return where the message with a dedup id is, if known, once it is as durable as the topic asks for."""

@@ -78,6 +78,8 @@ class Topics:
     def __init__(self, services: Services, meta: MetaLog, defaults: TopicDefaults, limits: TopicLimits) -> None:
         self._services = services
         self.meta = meta
+        self.defaults = defaults
+        """What applies to topics that do not say otherwise."""
         self._by_id: dict[int, Topic] = {}
         self._by_name: dict[str, Topic] = {}
         self._administration = Administration(services, meta, self, defaults, limits)
@@ -97,6 +99,8 @@ class Topics:
         """Asked which segments of a topic retention may remove."""
         self.is_settled: IsArchived = _all
         """The same, of topics whose retention waits for groups."""
+        self.is_moved: IsArchived = _all
+        """The same, of copies that a start might have to find."""
         self.version = meta.state.version
         """Rises with every change of any topic, also over restarts."""
         self.report = StartReport()
@@ -252,6 +256,7 @@ class Topics:
     def _expire(self, topic: Topic, partition: Partition, now_us: int, *, age_allowed: bool) -> Expired | None:
         try:
             may_remove = _both(self.is_settled(topic, partition), self.is_archived(topic, partition))
+            may_remove = _both(may_remove, self.is_moved(topic, partition))
             return partition.expire(now_us, age_allowed=age_allowed, may_remove=may_remove)
         except TidelogError as error:  # the others must not fill the disk because of this one
             self._services.report(

@@ -173,6 +173,12 @@ class DeliverySection(Section):
     backoff: Annotated[BackoffSection, BeforeValidator(read_mapping)] = BackoffSection()
     max_in_flight: OptionalCount = Field(default=None, ge=1, le=1_000_000)
     """Messages leased to all members of a group together."""
+    dead_letter: bool = True
+    """Whether what is given up is kept as a copy in a dead-letter topic, or dropped."""
+    dead_letter_retention_us: OptionalDurationUs = Field(
+        default=30 * DAY_US, alias="dead_letter_retention", ge=MIN_RETENTION_US
+    )
+    """Of dead-letter topics that the broker makes: the setting `retention` that they are given."""
     max_error_bytes: Size = Field(default=2 * KIB, ge=64, le=64 * KIB)
     """Of an error that a member gives for a message, so much is kept of its text, and of the end of its traceback."""
     max_groups: int = Field(default=10_000, ge=1, le=1_000_000)

@@ -42,7 +42,7 @@ from ..services import Services
 from ..topic import Topic
 from ..topics import Topics
 from .group import Group
-from .settings import GroupDefaults, changed, check_match, check_settings
+from .settings import GroupDefaults, changed, check_letter_topic, check_match, check_settings
 from .starts import EARLIEST, Place, check_start, find_begins, older_places
 
 QUEUE, STREAM = "queue", "stream"
@@ -140,6 +140,7 @@ class GroupAdministration:
         new = [topic for topic in topics if not group.reads(topic.id)]
         if not new:
             return Joined(group, created=False)
+        check_letter_topic(group.given, [topic.name for topic in new])
         places = older_places(new, self._meta.state, group.record.topics_version)
         begins = yield from self._begins(group.start, new, places, group.generation)
         yield self._meta.record(GroupTopicsJoined(group.id, begins))
@@ -156,6 +157,7 @@ class GroupAdministration:
                 f"expected at most {self._defaults.max_groups} groups (delivery.max_groups), found one more",
                 limit=self._defaults.max_groups,
             )
+        check_letter_topic(given, [topic.name for topic in topics])
         places = [(topic, index) for topic in topics for index in range(topic.partition_count)]
         begins = yield from self._begins(start, topics, places, 1)
         group_id = self._meta.state.groups.next_id
@@ -184,6 +186,7 @@ class GroupAdministration:
         given = changed(group.given, changes, reset)
         if given == group.given:
             return group
+        check_letter_topic(given, [self._topics.by_id(topic_id).name for topic_id in group.topic_ids])
         yield self._meta.record(GroupAltered(group.id, given))
         return self._published(group.id)
 

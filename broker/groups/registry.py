@@ -47,6 +47,7 @@ class Groups:
         self._administration = GroupAdministration(services, topics.meta, topics, self, defaults)
         self._by_id: dict[int, Group] = {}
         self._by_name: dict[str, Group] = {}
+        self._letter_topics: frozenset[str] | None = None
         self._joining: dict[str, Deferred[Joined]] = {}
         """By group: the flow of a join that is under way."""
         for record in topics.meta.state.groups.by_id.values():
@@ -96,6 +97,14 @@ class Groups:
     def reading(self, topic_id: int) -> list[Group]:
         """Return the groups that read a topic, by name."""
         return [group for group in self.all() if group.reads(topic_id)]
+
+    @property
+    def dead_letter_topics(self) -> frozenset[str]:
+        """The topics that groups name as theirs for dead letters, by full name."""
+        if self._letter_topics is None:
+            named = (group.settings.dead_letter_topic for group in self._by_id.values())
+            self._letter_topics = frozenset(name for name in named if name is not None)
+        return self._letter_topics
 
     # -- changes -------------------------------------------------------------------------------------------------
 
@@ -185,6 +194,7 @@ class Groups:
         """Serve a group as it is now."""
         before = self._by_id.get(group.id)
         self._by_id[group.id] = self._by_name[group.name] = group
+        self._letter_topics = None
         if before is not None:
             for observer in self.observers:
                 observer.group_changed(group, before)
@@ -192,6 +202,7 @@ class Groups:
     def withdraw(self, group: Group) -> None:
         """Serve a group no more."""
         del self._by_id[group.id], self._by_name[group.name]
+        self._letter_topics = None
         for observer in self.observers:
             observer.group_gone(group)
 

@@ -5,12 +5,12 @@ A setting is stored only where given; None follows the default. All are checked 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from ...protocol.errors import GroupSettingsError, InvalidGroupError, UnsupportedError
+from ...protocol.errors import GroupSettingsError, InvalidGroupError, InvalidTopicError
 from ...protocol.limits import (
     KIB,
     MAX_BACKOFF_MS,
@@ -20,6 +20,7 @@ from ...protocol.limits import (
 )
 from ...protocol.messages import BackoffInfo, GroupSettings
 from ...protocol.quantities import format_duration
+from ...protocol.topic_name import full_name, is_internal, short_name
 from ..delivery.backoff import Backoff, BackoffKind, RetryPolicy
 
 SECOND_US = 1_000_000
@@ -49,7 +50,9 @@ class QueueSettings:
     retry: RetryPolicy
     max_in_flight: int | None
     dead_letter: bool
-    """Whether what is given up is copied to a dead-letter topic; not before this broker has those."""
+    """Whether what is given up is kept as a copy in a dead-letter topic, or dropped."""
+    dead_letter_topic: str | None = None
+    """Where, by full name; None: in the topic of its own topic's name with `.dlq` behind it."""
 
     def on_wire(self) -> GroupSettings:
         """Return them as `GroupInfo.settings` has them."""
@@ -59,6 +62,7 @@ class QueueSettings:
             backoff_info(self.retry.backoff),
             self.max_in_flight,
             self.dead_letter,
+            self.dead_letter_topic,
         )
 
 
@@ -69,6 +73,7 @@ class GroupDefaults:
     visibility_timeout_us: int = 30 * SECOND_US
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     max_in_flight: int | None = None
+    dead_letter: bool = True
     max_error_bytes: int = 2 * KIB
     """Of an error that a member gives for a message, so much is kept of its text, and of the end of its traceback."""
     max_groups: int = 10_000
@@ -85,7 +90,8 @@ class GroupDefaults:
                 backoff=retry.backoff if given.backoff is None else backoff_from(given.backoff),
             ),
             max_in_flight=given.max_in_flight or self.max_in_flight,
-            dead_letter=False,
+            dead_letter=self.dead_letter if given.dead_letter is None else given.dead_letter,
+            dead_letter_topic=given.dead_letter_topic,
         )
 
 
@@ -118,10 +124,30 @@ def check_settings(given: GroupSettings) -> None:
         _check_duration("visibility_timeout", timeout_us, MIN_VISIBILITY_TIMEOUT_US, MAX_LEASE_US)
     if given.backoff is not None:
         _check_backoff(given.backoff)
-    if given.dead_letter:
-        raise UnsupportedError(
-            "dead_letter: expected false, found true: this broker has no dead-letter topics yet, and keeps what is"
-            " given up as rejected"
+    if given.dead_letter_topic is not None:
+        _check_letter_topic(given.dead_letter_topic)
+
+
+def _check_letter_topic(name: str) -> None:
+    try:
+        is_fine = full_name(name) == name and not is_internal(name)
+    except InvalidTopicError:
+        is_fine = False
+    if not is_fine:
+        raise InvalidGroupError(
+            f"dead_letter_topic: expected the full name of a topic that is not the broker's own, found {name!r}",
+            setting="dead_letter_topic",
+        )
+
+
+def check_letter_topic(given: GroupSettings, topic_names: Iterable[str]) -> None:
+    """Raise InvalidGroupError where a group would keep what it gives up in a topic that it reads: it would be given the
+    same message again, for ever."""
+    if given.dead_letter_topic is not None and given.dead_letter_topic in topic_names:
+        name = short_name(given.dead_letter_topic)
+        raise InvalidGroupError(
+            f"dead_letter_topic: expected a topic that the group does not read, found {name}",
+            setting="dead_letter_topic",
         )
 
 
@@ -196,4 +222,6 @@ def shown(key: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int) and key.endswith("_us"):
         return format_duration(value)
+    if key == "dead_letter_topic" and isinstance(value, str):
+        return short_name(value)
     return "none" if value is None else str(value)

@@ -22,7 +22,13 @@ class Counters:
     accepted: int = 0
     released: int = 0
     rejected: int = 0
-    """By a member, or at the last attempt."""
+    """Given up, by a member or at the last attempt; of these:"""
+    dropped: int = 0
+    """Not to be kept."""
+    dead_lettered: int = 0
+    """Copied to the dead-letter topic."""
+    dead_letters_lost: int = 0
+    """Removed by retention, or damaged, before a copy could be made."""
     returned: int = 0
     """Uncounted, suspects included."""
     expired: int = 0
@@ -54,6 +60,9 @@ class Counters:
                     self.released += count
                 case Kind.REJECTED:
                     self.rejected += count
+                    self.dropped += count if Flag.KEPT not in event.flags else 0
+                case Kind.MOVED:
+                    self.dead_lettered += count
                 case Kind.RETURNED | Kind.SUSPECTED:
                     self.returned += count
                 case _:
@@ -62,7 +71,9 @@ class Counters:
                 self.expired += count
 
 
+_PLAIN = frozenset({"lease_lost", "dead_letters_lost"})
+"""Those whose name says what is counted."""
+
 _NAMES = {
-    field.name: f"{PREFIX}{field.name}{'_total' if field.name == 'lease_lost' else SUFFIX}"
-    for field in fields(Counters)
+    field.name: f"{PREFIX}{field.name}{'_total' if field.name in _PLAIN else SUFFIX}" for field in fields(Counters)
 }

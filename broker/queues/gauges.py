@@ -25,7 +25,9 @@ def queue_gauges(
         values[f"tidelog_queue_leased_messages{label}"] = 0 if work is None else work.in_flight
         values[f"tidelog_queue_members{label}"] = 0 if work is None else len(work.members)
         values[f"tidelog_queue_waiting_acquires{label}"] = 0 if work is None else work.waiting
-        waits, backlog = _backlog(topics, group)
+        waits, moves, backlog = _backlog(topics, group)
+        values[f"tidelog_queue_dead_lettering_messages{label}"] = moves
+        values[f"tidelog_queue_dead_letters_blocked_partitions{label}"] = 0 if work is None else work.blocked_letters
         values[f"tidelog_queue_delayed_messages{label}"] = waits
         values[f"tidelog_queue_backlog_messages{label}"] = backlog
     logs = [log for topic in topics.all() for one in topic.partitions if (log := one.delivery.log)]
@@ -35,9 +37,9 @@ def queue_gauges(
     return values
 
 
-def _backlog(topics: Topics, group: Group) -> tuple[int, int]:
-    """Return how many messages of a group wait for their time, and how many are not settled."""
-    waits = backlog = 0
+def _backlog(topics: Topics, group: Group) -> tuple[int, int, int]:
+    """Return how many messages of a group wait for their time, how many for a copy, and how many are not settled."""
+    waits = moves = backlog = 0
     for one in [one for topic in topics.all() if group.reads(topic.id) for one in topic.partitions]:
         begin, log, visible = group.begin(one.topic_id, one.index), one.delivery.log, one.visible_offset
         if log is None or log.fold.generations.get(group.id, 0) < begin.generation:
@@ -45,5 +47,6 @@ def _backlog(topics: Topics, group: Group) -> tuple[int, int]:
             continue
         state = log.fold.states[group.id]
         waits += len(state.waiting)
+        moves += len(state.moves)
         backlog += len(state.open) + max(0, visible - state.frontier)
-    return waits, backlog
+    return waits, moves, backlog

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from ...protocol.errors import CorruptError, LeaseLostError, TidelogError
 from ...protocol.messages import LeaseRanges, SettleItem
 from ...protocol.topic_name import short_name
+from ..dead_letters.dead_lettering import DeadLettering
 from ..deferred import Deferred
 from ..delivery.acquiring import acquired, choose, choose_suspects, earlier_attempts
 from ..delivery.backoff import RetryPolicy
@@ -71,6 +72,7 @@ class GroupPartition:
     def __init__(self, owner: Owner, partition: Partition, around: Surroundings) -> None:
         self.partition = partition
         self.ledger = Ledger(owner, partition)
+        self.letters = DeadLettering(self.ledger, around)
         self._owner = owner
         self._around = around
         self._finder = BatchFinder(partition, around.services.offload, self._tell)
@@ -130,9 +132,9 @@ class GroupPartition:
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is leased or waits for its time."""
+        """Whether anything is leased, waits for its time, or has a copy to be made."""
         state = self.state
-        return state is not None and bool(state.leases or state.waiting)
+        return (state is not None and bool(state.leases or state.waiting)) or self.letters.is_busy
 
     def is_alone(self, lease: int) -> bool:
         """Whether a lease holds suspects."""
@@ -217,6 +219,7 @@ class GroupPartition:
             policies=self._policies,
             chance=self._around.chance,
             now=self._around.now(),
+            keeps=self.letters.keeps,
         )
         for report in hand_overs:
             settlement.hand_over(report)
@@ -228,6 +231,7 @@ class GroupPartition:
             self.ledger.append(settled.events)
             self._owner.counters.handed_over += handed
             self._set_alarm(settled.events)
+            self.letters.wake()
             self._tell()  # given back, or room for more: of the group's, or of a member that is idle now
         return settled.results
 
@@ -264,7 +268,7 @@ class GroupPartition:
         state, now = self.state, self._around.now()
         if state is None:
             return
-        group, retrying = self._owner.group, Retrying(self._policies, self._around.chance, now)
+        group, retrying = self._owner.group, Retrying(self._policies, self._around.chance, now, self.letters.keeps)
         ended = (
             event
             for lease in leases_due(state, now.monotonic_us)
@@ -286,6 +290,7 @@ class GroupPartition:
                 self._alarm.at(now.monotonic_us + RETRY_US)
                 return
         state.wake(now.monotonic_us)
+        self.letters.wake()
         self._alarm.at(state.next_due_us())
         self._tell()
 
@@ -309,11 +314,13 @@ class GroupPartition:
         state = self.state
         if state is not None:
             self._alarm.at(state.next_due_us())
+        self.letters.restart()
 
     def close(self) -> None:
         """Be no more: the group, the topic or this life of the group is over, or nobody needs it now."""
         self.partition.unwatch(self._watch)
         self._alarm.cancel()
+        self.letters.close()
         self.ledger.close()
 
 

@@ -6,14 +6,14 @@ holds what, how much is in flight, counters) is kept in step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...protocol.errors import GroupDegradedError, TidelogError
 from ...protocol.topic_name import short_name
 from ..delivery.acquiring import damaged
 from ..delivery.events import Event
-from ..delivery.offset_set import OffsetSet, ranges_of, set_of
+from ..delivery.offset_set import OffsetSet, below, ranges_of, set_of
 from ..delivery.queue_state import QueueState
 from ..groups import Group
 from ..meta import Begin
@@ -42,6 +42,8 @@ class Ledger:
 
     def __init__(self, books: Books, partition: Partition) -> None:
         self.partition = partition
+        self.on_lost: Callable[[OffsetSet, str], None] = _nobody
+        """Told of messages that were given up and are gone before their copies were made, and why they are gone."""
         self._books = books
         self._state: QueueState | None = None
         self._leased = 0
@@ -56,6 +58,11 @@ class Ledger:
     def group(self) -> Group:
         """The group as it is now."""
         return self._books.group
+
+    @property
+    def counters(self) -> Counters:
+        """What happened to the group's messages."""
+        return self._books.counters
 
     @property
     def begin(self) -> Begin:
@@ -138,8 +145,11 @@ class Ledger:
             return
         self._books.counters.removed_by_retention += len(_unsettled(state, state.begin, start))
         holders = {lease.id: lease.member for lease in state.leases.values()}
+        lost = below(state.moves.offsets, start)
         state.clip_below(start)
         self._after(state, holders)
+        if lost:
+            self.on_lost(lost, "removed by retention")
 
     def pass_over_damage(self) -> bool:
         """Settle what is damaged; returns whether there was anything new. Raises what keeps it from being recorded."""
@@ -150,6 +160,7 @@ class Ledger:
         for found in self.partition.log.damaged:
             gone |= _unsettled(state, max(found.start, state.begin), found.end)
         if gone:
+            lost = gone & state.moves.offsets
             holders = {lease.id: lease.member for lease in state.leases.values()}
             ranges, group = ranges_of(gone), self.group.id
             parts = (ranges[at : at + DAMAGED_RANGES] for at in range(0, len(ranges), DAMAGED_RANGES))
@@ -157,6 +168,8 @@ class Ledger:
                 self.append(piece)
             self._books.counters.removed_by_damage += len(gone)
             self._after(state, holders)
+            if lost:
+                self.on_lost(lost, "damaged")
         return bool(gone)
 
     def _after(self, state: QueueState, holders: dict[int, int]) -> None:
@@ -174,6 +187,10 @@ class Ledger:
     def _set_leased(self, leased: int) -> None:
         self._books.in_flight += leased - self._leased
         self._leased = leased
+
+
+def _nobody(_lost: OffsetSet, _why: str) -> None:
+    """Stand in where nothing is kept of what is given up."""
 
 
 def _unsettled(state: QueueState, start: int, end: int) -> OffsetSet:

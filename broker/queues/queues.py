@@ -22,9 +22,11 @@ from ...protocol.messages import (
     Settle,
 )
 from ...protocol.topic_name import full_name, short_name
+from ..dead_letters.letter_topics import LETTER_RETENTION_US, LetterTopics
 from ..deferred import Deferred, Reply
 from ..delivery.lease import LeaseIds
 from ..groups import Group, GroupDetails, Groups
+from ..moving.pins import Pins
 from ..partition import Partition
 from ..services import Services
 from ..timers import Timers
@@ -62,6 +64,7 @@ class Queues:
         waits: Timers,
         chance: Callable[[], float],
         trace_retention_us: int | None = TRACE_RETENTION_US,
+        letter_retention_us: int | None = LETTER_RETENTION_US,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         max_wait_us: int = MAX_WAIT_US,
     ) -> None:
@@ -73,9 +76,18 @@ class Queues:
         settings = delivery_settings(trace_retention_us, services.commit.max_unsynced_bytes)
         self._deliveries = Deliveries(services, topics, groups, settings, self._delivery_changed)
         self._hold = RetentionHold(groups)
-        next_lease = LeaseIds(topics.epoch).next
+        pins = Pins()
         self._around = Surroundings(
-            services, waits, chance, next_lease, self._deliveries.open, groups.started, max_frame_bytes, max_wait_us
+            services,
+            waits,
+            chance,
+            LeaseIds(topics.epoch).next,
+            self._deliveries.open,
+            groups.started,
+            LetterTopics(services, topics, groups, letter_retention_us),
+            pins,
+            max_frame_bytes,
+            max_wait_us,
         )
         groups.observers.append(self)
         topics.when_changed.append(self.topic_changed)
@@ -84,6 +96,7 @@ class Queues:
         topics.when_expired.append(self.tidy)
         topics.when_gone.append(self._hold.forget)
         topics.is_settled = self._hold
+        topics.is_moved = pins
 
     def __repr__(self) -> str:
         return f"<Queues {len(self._at_work)} groups at work>"
@@ -174,6 +187,7 @@ class Queues:
         found = self._at_work.get(group.id)
         if found is not None:
             found.change(group)
+            found.try_letters()
 
     def group_gone(self, group: Group) -> None:
         """Serve a group no more: it was deleted."""
@@ -190,6 +204,7 @@ class Queues:
         """Serve the partitions that a topic has now, or none of it, and tell those who wait."""
         for group in [*self._at_work.values()]:
             group.topic_changed()
+            group.try_letters()
 
     def pass_over_damage(self, partition: Partition) -> None:
         """Settle in every group what of a partition cannot be read any more."""
@@ -225,7 +240,7 @@ class Queues:
         """Open the delivery logs that there are, and let leases run; blocks. Before anything is served."""
         self._deliveries.open_all()
         for group in self._groups.all():
-            if any(_has_leases(group, one) for one in self._partitions_of(group)):
+            if any(_has_business(group, one) for one in self._partitions_of(group)):
                 self._work(group)
 
     def gauges(self) -> dict[str, int]:
@@ -233,14 +248,20 @@ class Queues:
         return queue_gauges(self._topics, self._groups, self._at_work, self._counters, self._hold.held_segments)
 
     def _delivery_changed(self, delivery: PartitionDelivery) -> None:
+        for one in self._groups.reading(delivery.topic_id):
+            if delivery.problem() is None and _is_left_with_business(one, delivery):
+                self._work(one)  # what it had on record of them is gone with the part that was not synced
         for group in [*self._at_work.values()]:
             part = group.parts.get((delivery.topic_id, delivery.index))
             if part is not None:
                 group.reopened(part)
 
 
-def _has_leases(group: Group, partition: Partition) -> bool:
-    """Whether something of a group has its time there."""
-    log = partition.delivery.log
-    state = None if log is None else log.fold.states.get(group.id)
-    return state is not None and bool(state.leases or state.waiting)
+def _has_business(group: Group, partition: Partition) -> bool:
+    """Whether something of a group has its time there, or a copy to be made."""
+    return _is_left_with_business(group, partition.delivery)
+
+
+def _is_left_with_business(group: Group, delivery: PartitionDelivery) -> bool:
+    state = None if delivery.log is None else delivery.log.fold.states.get(group.id)
+    return state is not None and bool(state.leases or state.waiting or state.moves)

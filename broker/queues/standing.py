@@ -24,10 +24,13 @@ def standing(part: GroupPartition) -> GroupPartitionInfo:
         counts = state.counts(end)
         info.floor, info.settled, info.available = counts.floor, counts.settled, counts.available
         info.leased, info.waiting, info.suspect = counts.leased, counts.waiting, counts.suspect
+        info.dead_lettering, info.dead_lettered = counts.dead_lettering, counts.dead_lettered
     else:
         info.available = max(0, end - info.floor)
     if problem is not None:
         info.problem = ErrorInfo.of(problem)
+    if (blocked := part.letters.problem) is not None:
+        info.blocked = ErrorInfo.of(blocked)
     return info
 
 

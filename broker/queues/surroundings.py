@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..dead_letters.letter_topics import LetterTopics
 from ..deferred import Deferred
 from ..delivery.moment import Moment
 from ..groups import Group
 from ..meta import Begin
+from ..moving.pins import Pins
 from ..services import Services
 from ..timers import Timers
 from .partition_delivery import PartitionDelivery
@@ -29,6 +31,10 @@ class Surroundings:
     """Has a delivery log opened, or made, unless that is under way."""
     started: Callable[[Group, int, int, Begin], Deferred[None]]
     """Records where a start at a time turned out to be in a partition."""
+    letters: LetterTopics
+    """Where what is given up goes."""
+    pins: Pins
+    """What retention leaves alone of copies."""
     max_frame_bytes: int
     max_wait_us: int
     """How long a request may wait for messages."""

@@ -34,12 +34,15 @@ class GroupSettings(Message):
     backoff: BackoffInfo | None = None
     max_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
     dead_letter: bool | None = None
+    dead_letter_topic: Name | None = None
+    """Full name; None: the name of the message's topic with `.dlq` behind it."""
 
 
 class GroupPartitionInfo(Message):
     """One partition of a group: everything below `floor` is settled. Counts are of messages, times wall clock.
 
-    `problem`: why it gives no leases (its delivery log is damaged or fenced).
+    `problem`: why it gives no leases (its delivery log is damaged or fenced). `blocked`: why what is given up cannot be
+    copied to the dead-letter topic now.
     """
 
     partition: PartitionIndex
@@ -53,6 +56,11 @@ class GroupPartitionInfo(Message):
     suspect: int = 0
     oldest_unsettled_us: int = 0
     problem: ErrorInfo | None = None
+    dead_lettering: int = 0
+    """Given up, and the copy is not made yet."""
+    dead_lettered: int = 0
+    """Given up, and pending in the dead-letter topic."""
+    blocked: ErrorInfo | None = None
 
 
 class GroupTopicInfo(Message):
