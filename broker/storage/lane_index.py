@@ -124,8 +124,9 @@ class LaneIndex:
     def within(self, priority: int, start: int, end: int) -> BitMap64:
         """Return the offsets of a range that have a priority."""
         found = BitMap64()
+        start, end = max(start, self._start), min(end, self._end)
         if start < end and self.mask >> priority & 1:
-            found.add_range(start, end if self._sets else min(end, self._end))
+            found.add_range(start, end)
             if self._sets:
                 found &= self._sets[priority]
         return found
