@@ -24,6 +24,7 @@ from .background import Heartbeat, RungTimers, Stepped, SyncThread, Workers, run
 from .clock import BrokerTime, Clock
 from .config import Address, Config
 from .data_folder import claim
+from .dead_letters.desk import DeadLetterDesk
 from .deferred import Reply
 from .group_commit import GroupCommit
 from .groups import Groups
@@ -78,6 +79,7 @@ class Broker:
         self._archive: ArchiveParts | None = None
         self._groups: Groups | None = None
         self._queues: Queues | None = None
+        self._dead_letters: DeadLetterDesk | None = None
         self.addresses: list[Address] = []
         """Where it listens, once it runs."""
 
@@ -172,6 +174,8 @@ class Broker:
             max_wait_us=longest_wait_us(is_rehearsed=self._is_stepped),
         )
         self._queues.start()
+        self._dead_letters = DeadLetterDesk(services, opened, self._groups, self._queues)
+        self._dead_letters.start()
         if store is not None:
             make = open_archive(
                 store, archive, self._config.broker.data_dir, services, self._files, self._sync.end_turn
@@ -222,11 +226,13 @@ class Broker:
         config = self._config
         assert self._groups is not None, "groups are opened with the topics"
         assert self._queues is not None, "and what serves them"
+        assert self._dead_letters is not None, "and the door to what they gave up"
         return Context(
             topics=topics,
             groups=self._groups,
             group_details=self._queues,
             queues=self._queues,
+            dead_letters=self._dead_letters,
             time=self._time,
             timers=self._quiet_timers,
             offload=self._workers,

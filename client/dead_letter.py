@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
@@ -114,6 +115,23 @@ class DeadLetterAttempt(msgspec.Struct, frozen=True):
             info.delay_us / 1_000_000,
             None if error is None else Failure(error.kind, error.text, error.traceback),
         )
+
+
+class AttemptHistory(msgspec.Struct, frozen=True):
+    """Every attempt at a message in one group, in order of time, and what happened in between: a sequence of
+    DeadLetterAttempt. `is_complete` unless what is older is not retained any more (`trace.retention`)."""
+
+    attempts: list[DeadLetterAttempt]
+    is_complete: bool = True
+
+    def __len__(self) -> int:
+        return len(self.attempts)
+
+    def __iter__(self) -> Iterator[DeadLetterAttempt]:
+        return iter(self.attempts)
+
+    def __getitem__(self, index: int) -> DeadLetterAttempt:
+        return self.attempts[index]
 
 
 class RefusedRedrive(msgspec.Struct, frozen=True):

@@ -43,10 +43,14 @@ REPLACED = frozenset(
 class LetterCopier:
     """Says it for some messages of one group in one partition."""
 
-    def __init__(self, group: str, topic: str, partition: int, marks: Sequence[Marked]) -> None:
-        """`marks` say how the messages were given up; the sets are not changed."""
+    def __init__(
+        self, group: str, topic: str, partition: int, marks: Sequence[Marked], *, topic_count: int = 1
+    ) -> None:
+        """`marks` say how the messages were given up; the sets are not changed. `topic_count` is how often a topic of
+        the name was made."""
         self._group = group
         self._topic = topic
+        self._topic_count = topic_count
         self._partition = partition
         self._marks = marks
         self._by_offset: dict[int, Mark] | None = None
@@ -68,6 +72,7 @@ class LetterCopier:
             first_delivered_us=mark.first_us,
             at_us=mark.given_up_us,
             redrives=redrives_of(headers) + mark.redrives,
+            topic_count=self._topic_count,
         )
         first_id = next((pair for pair in headers if pair[0] == ORIGIN_ID), None)
         own = said.pairs() if first_id is None else [*said.pairs(), first_id]

@@ -93,8 +93,8 @@ class LetterSource:
         """Return what the copies of these say."""
         state, partition = self._ledger.state, self.partition
         marks = [] if state is None else state.rejected.items(offsets)
-        name = self._topics.name_of(partition.topic_id)
-        return LetterCopier(self._ledger.group.name, name, partition.index, marks)
+        topic = self._topics.topic_of(partition.topic_id)
+        return LetterCopier(self._ledger.group.name, topic.name, partition.index, marks, topic_count=topic.count)
 
     def is_copy(self, headers: Sequence[Header]) -> bool:
         """Whether a copy of one of these messages is this group's: others may give up on it too."""

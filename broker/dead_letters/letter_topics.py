@@ -52,9 +52,9 @@ class LetterTopics:
             return False
         return is_dead_letter_topic(name, self._groups)
 
-    def name_of(self, topic_id: int) -> str:
-        """Return the full name of a topic. Raises UnknownTopicIdError."""
-        return self._topics.by_id(topic_id).name
+    def topic_of(self, topic_id: int) -> Topic:
+        """Return a topic. Raises UnknownTopicIdError."""
+        return self._topics.by_id(topic_id)
 
     def partition_for(self, group: Group, topic_id: int, index: int) -> Deferred[Partition]:
         """Return where a group's dead letters of a partition go. Fails with what keeps them from going anywhere."""

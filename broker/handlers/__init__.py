@@ -16,6 +16,7 @@ from ...protocol.messages import (
     Cancel,
     CreateGroup,
     CreateTopic,
+    DeadLetters,
     DeleteGroup,
     DeleteTopic,
     DescribeGroups,
@@ -30,11 +31,14 @@ from ...protocol.messages import (
     ListOffsets,
     Message,
     MessageStates,
+    MessageAttempts,
     Metadata,
     Outcome,
     Ping,
     Produce,
     ReopenTopic,
+    Purge,
+    Redrive,
     ResetGroup,
     RunArchive,
     Settle,
@@ -43,7 +47,7 @@ from ...protocol.messages import (
     api_of,
 )
 from ..deferred import Reply
-from . import archive, fetch, groups, hello, lookup, outcome, produce, producers, queue, stats, topics
+from . import archive, dead_letters, fetch, groups, hello, lookup, outcome, produce, producers, queue, stats, topics
 from .context import Answer, Context, Peer
 
 __all__ = ["Answer", "Context", "Peer", "empty_reply", "handle"]
@@ -112,6 +116,14 @@ def _administer(context: Context, message: Message) -> Answer:
         case Outcome():
             return outcome.outcome(context, message)
         case Stats():
+        case DeadLetters():
+            return dead_letters.pending(context, message)
+        case Redrive():
+            return dead_letters.redrive(context, message)
+        case Purge():
+            return dead_letters.purge(context, message)
+        case MessageAttempts():
+            return dead_letters.attempts(context, message)
             return stats.stats(context)
         case ListArchive():
             return archive.list_archive(context, message)

@@ -9,6 +9,7 @@ from typing import Protocol
 from ...protocol.messages import BrokerLimits
 from ..archive import Archive
 from ..clock import BrokerTime
+from ..dead_letters.desk import DeadLetterDesk
 from ..deferred import Deferred, Reply
 from ..groups import GroupDetailsSource, Groups
 from ..metrics import Metrics, Values
@@ -43,6 +44,7 @@ class Context:
     groups: Groups
     group_details: GroupDetailsSource
     queues: Queues
+    dead_letters: DeadLetterDesk
     time: BrokerTime
     timers: Timers
     offload: Offload

@@ -78,6 +78,8 @@ class Queues:
         self._hold = RetentionHold(groups)
         pins = Pins()
         self._around = Surroundings(
+        self.when_delivery_changed: list[Callable[[PartitionDelivery], None]] = []
+        """Called when a delivery log was opened, opened anew, fenced, or could not be opened."""
             services,
             waits,
             chance,
@@ -102,6 +104,11 @@ class Queues:
         return f"<Queues {len(self._at_work)} groups at work>"
 
     # -- requests --------------------------------------------------------------------------------------------------
+    @property
+    def around(self) -> Surroundings:
+        """What all groups share."""
+        return self._around
+
 
     def acquire(self, request: Acquire, client: str = "") -> Reply | Deferred[Reply]:
         """Lease messages. Raises UnknownGroupError, UnknownTopicIdError, InvalidRequestError."""
@@ -124,6 +131,14 @@ class Queues:
             counters = self._counters.setdefault(group.id, Counters())
             found = self._at_work[group.id] = QueueGroup(group, self._topics, self._around, counters)
         return found
+
+    def part(self, group: Group, topic_id: int, index: int) -> GroupPartition:
+        """Return a group in one partition. Raises UnknownTopicIdError, UnknownPartitionError, InvalidRequestError."""
+        return self._work(group).part(topic_id, index)
+
+    def opened(self, delivery: PartitionDelivery) -> Deferred[None]:
+        """Have a partition's delivery log opened, or made; resolves once it is open."""
+        return self._deliveries.opened(delivery)
 
     # -- what is asked of groups -----------------------------------------------------------------------------------
 
@@ -255,6 +270,8 @@ class Queues:
             part = group.parts.get((delivery.topic_id, delivery.index))
             if part is not None:
                 group.reopened(part)
+        for tell in self.when_delivery_changed:
+            tell(delivery)
 
 
 def _has_business(group: Group, partition: Partition) -> bool:

@@ -16,13 +16,11 @@ from ..core.data import Data
 from ..core.deadline import Deadline
 from ..core.letter_filter import LetterFilter, Time, letter_filter
 from ..core.times import DEFAULT, Timeout, to_seconds
-from ..dead_letter import DeadLetter, DeadLetterAttempt, Purged, Redriven, RefusedRedrive
+from ..dead_letter import AttemptHistory, DeadLetter, DeadLetterAttempt, Purged, Redriven, RefusedRedrive
 from ..message import Message
 from .letter_choice import chosen_letters, chosen_spans
 from .letter_reading import count_pending, find_letter_topics, read_attempts
 from .session import Session
-
-AttemptList = list[DeadLetterAttempt]
 
 REDRIVE_AT_ONCE = 1_000
 PURGE_AT_ONCE = 10_000
@@ -112,7 +110,7 @@ class DeadLetters:
 
     def attempts(
         self, letter: DeadLetter | str, *, group: str | None = None, timeout: Timeout = DEFAULT
-    ) -> AttemptList:
+    ) -> AttemptHistory:
         """Return every attempt at the message of a dead letter in the group that gave up on it, in order of time, and
         what happened in between, as far as it is retained (`trace.retention`). `group` names another one.
 
@@ -124,7 +122,7 @@ class DeadLetters:
             raise NotFoundError(f"expected a dead letter, found the message {found.id}, which nobody gave up on")
         original = MessageId.parse(found.original_id)
         reply = read_attempts(session, original, group or found.group, self._client.deadline(timeout))
-        return [DeadLetterAttempt.of(info) for info in reply.attempts]
+        return AttemptHistory([DeadLetterAttempt.of(info) for info in reply.attempts], reply.is_complete)
 
     def redrive(
         self,

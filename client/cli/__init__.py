@@ -12,6 +12,7 @@ MODULES = {
     "ping": "ping",
     "topics": "topics",
     "groups": "groups",
+    "dlq": "dead_letters",
     "produce": "produce",
     "consume": "consume",
     "tail": "consume",

@@ -39,7 +39,7 @@ DEFAULT_PRIORITY = 4
 
 _ABOUT_THE_STORED = frozenset(
     {"id", "origin_id", "topic", "offset", "append_time", "append_time_us"}
-    | {"attempt", "previous_error", "lease_token", "lease_expires_at", "groups"}
+    | {"attempt", "previous_error", "lease_token", "lease_expires_at", "groups", "dead_letter"}
 )
 """Fields that say where a message was, and what groups made of it; a new message is another, so they are not read."""
 _READ = frozenset(

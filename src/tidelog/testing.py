@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from . import embedded
 from .client.core.times import from_us, to_us
-from .client.errors import UnsupportedError
 from .client.message import Message
 from .faults import NAMES, Faults
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from .broker.embedded import EmbeddedBroker
     from .broker.faults import FaultyHandler
     from .broker.rehearsal import Rehearsal
+    from .client.dead_letter import DeadLetter
     from .client.virtual_clock import VirtualClock
 
 __all__ = ["Broker", "Clock", "Faults"]
@@ -89,11 +89,15 @@ class Broker(embedded.Broker):
         self._running()
         return []
 
-    def dead_letters(self, topic: str) -> list[Message]:
-        """Return a topic's dead letters. Raises UnsupportedError: this version has none, and settles a message that is
-        rejected or at its limit as rejected."""
-        self._running()
-        raise UnsupportedError("dead letters are not there yet: a message at its limit is settled as rejected")
+    def dead_letters(self, topic: str) -> list[DeadLetter]:
+        """Return the pending dead letters of a topic, by partition and offset; an unknown topic has none."""
+        from .client.errors import UnknownTopicError
+
+        with self.client() as client:
+            try:
+                return list(client.dead_letters.list(topic))
+            except UnknownTopicError:
+                return []
 
     @property
     def fired(self) -> dict[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from unittest.mock import patch
 
 from tidelog.broker.clock import VirtualClock
+from tidelog.broker.dead_letters.desk import DeadLetterDesk
 from tidelog.broker.handlers import Context, handle
 from tidelog.broker.metrics import Metrics, Values
 from tidelog.broker.queues import queues
@@ -53,6 +54,7 @@ class QueueCore(Core):
             topics=self.topics,
             groups=self.groups,
             queues=self.queues,
+            dead_letters=DeadLetterDesk(self.services, self.topics, self.groups, self.queues),
             group_details=self.queues,
             time=self.time,
             timers=self.timers,

@@ -1,0 +1,160 @@
+"""The door to dead letters: which are pending, and what is done with them.
+
+Dead letters that a request is about are its own until it is answered: another that names them meanwhile passes over
+them. Else the second could bring a message back that came, and was given up again, between its look and its deed.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+from ...protocol.errors import InvalidRequestError, TidelogError
+from ...protocol.group_name import full_group_name
+from ...protocol.messages import (
+    DeadLetters,
+    DeadLettersReply,
+    MessageAttempts,
+    MessageAttemptsReply,
+    Purge,
+    PurgeReply,
+    Redrive,
+    RedriveReply,
+)
+from ...protocol.topic_name import short_name
+from ..deferred import Deferred
+from ..delivery.offset_set import OffsetSet, lowest, packed_of, set_of_packed
+from ..flow import Flow, start_flow
+from ..groups import Groups
+from ..partition import Partition
+from ..queues.partition_delivery import PartitionDelivery
+from ..queues.queues import Queues
+from ..services import Services
+from ..topics import Topics
+from .attempts import check_exists, read_attempts
+from .dead_letter_topics import check_dead_letter_topic
+from .letters import read_letters
+from .origins import Origins
+from .pending import PendingLetters
+from .redrive import Redriven, give_up_for_good, redrive_as_new, redrive_in_place
+from .sending_anew import SendingAnew
+
+MAX_REDRIVEN = 1_000
+"""Of one request; a client that brings back more asks in several, and can stop, or go on, in between."""
+
+MAX_PURGED = 10_000
+"""Of one request: their headers are read, to tell their groups."""
+
+
+class DeadLetterDesk:
+    """Dead letters of one broker."""
+
+    def __init__(self, services: Services, topics: Topics, groups: Groups, queues: Queues) -> None:
+        self._services = services
+        self._topics = topics
+        self._groups = groups
+        self._queues = queues
+        self._anew = SendingAnew(topics, queues.around)
+        queues.when_delivery_changed.append(self._delivery_changed)
+        self._origins = Origins(topics, groups, queues)
+        self._in_hand: dict[tuple[int, int], OffsetSet] = {}
+
+    def __repr__(self) -> str:
+        return f"<DeadLetterDesk {sum(map(len, self._in_hand.values()))} in hand>"
+
+    def start(self) -> None:
+        """Go on with what was begun before. Before anything is served."""
+        self._anew.start()
+
+    def _delivery_changed(self, delivery: PartitionDelivery) -> None:
+        with suppress(TidelogError):  # of a topic that is gone
+            self._anew.opened(delivery, self._topics.partition(delivery.topic_id, delivery.index))
+
+    def pending(self, request: DeadLetters) -> DeadLettersReply:
+        """Return which dead letters of a partition are pending. Raises UnknownTopicIdError, UnknownPartitionError."""
+        pending = self._pending(request.topic_id, request.partition).offsets()
+        total = len(pending)
+        pending.remove_range(0, request.offset)
+        page = lowest(pending, request.limit)
+        following = page.max() + 1 if len(page) < len(pending) else None
+        return DeadLettersReply(self._topics.version, packed_of(page), total, following)
+
+    def redrive(self, request: Redrive) -> Deferred[RedriveReply]:
+        """Bring dead letters back. Raises, or fails with, UnknownTopicIdError, UnknownPartitionError,
+        InvalidRequestError, LogFencedError."""
+        asked = _asked(request.ranges, MAX_REDRIVEN)
+        return start_flow(self._redrive(self._pending(request.topic_id, request.partition), asked, request))
+
+    def purge(self, request: Purge) -> Deferred[PurgeReply]:
+        """Give dead letters up for good. Raises, or fails, as `redrive` does."""
+        asked = _asked(request.ranges, MAX_PURGED)
+        return start_flow(self._purge(self._pending(request.topic_id, request.partition), asked))
+
+    def attempts(self, request: MessageAttempts) -> Deferred[MessageAttemptsReply]:
+        """Return what became of a message in a group. Raises UnknownGroupError, UnknownTopicIdError, NotFoundError."""
+        group = self._groups.named(full_group_name(request.group))
+        partition = self._topics.partition(request.topic_id, request.partition)
+        if not group.reads(request.topic_id):
+            raise InvalidRequestError(f"expected a topic that group {short_name(group.name)} reads, found another")
+        check_exists(partition, request.offset)
+        generation = group.begin(request.topic_id, request.partition).generation
+        return start_flow(read_attempts(self._services, partition, group.id, generation, request.offset))
+
+    def _pending(self, topic_id: int, index: int) -> PendingLetters:
+        check_dead_letter_topic(self._topics.by_id(topic_id).name, self._groups)
+        self._topics.partition(topic_id, index)
+        return PendingLetters(partial(self._topics.partition, topic_id, index), self._anew.in_hand)
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def _redrive(self, pending: PendingLetters, asked: OffsetSet, request: Redrive) -> Flow[RedriveReply]:
+        partition, done = pending.partition, Redriven()
+        wanted = yield from self._take(pending, asked)
+        try:
+            done.passed |= asked - wanted
+            letters = yield from read_letters(partition, self._services.offload, wanted)
+            done.refused += letters.unreadable
+            plan = self._origins.plan(letters.found, as_new=request.as_new, max_redrives=request.max_redrives)
+            done.refused += plan.refused
+            yield from redrive_in_place(plan, pending, done)
+            for place, moving in plan.as_new.items():
+                yield from redrive_as_new(partition, partial(self._topics.partition, *place), moving, self._anew, done)
+            anew = [letter for letter in letters.found if letter.offset in done.as_new]
+            yield from give_up_for_good(self._origins.dead_lettered(anew).values())
+        finally:
+            self._let_go(partition, wanted)
+        return done.reply()
+
+    def _purge(self, pending: PendingLetters, asked: OffsetSet) -> Flow[PurgeReply]:
+        partition = pending.partition
+        wanted = yield from self._take(pending, asked)
+        try:
+            letters = yield from read_letters(partition, self._services.offload, wanted)
+            if wanted:
+                yield pending.resolve(wanted)
+            yield from give_up_for_good(self._origins.dead_lettered(letters.found).values())
+        finally:
+            self._let_go(partition, wanted)
+        return PurgeReply(packed_of(wanted), packed_of(asked - wanted))
+
+    def _take(self, pending: PendingLetters, asked: OffsetSet) -> Flow[OffsetSet]:
+        """Return those of the dead letters asked for that are pending and in nobody's hand, and take them."""
+        partition = pending.partition
+        yield self._queues.opened(partition.delivery)
+        in_hand = self._in_hand.setdefault((partition.topic_id, partition.index), OffsetSet())
+        wanted = (asked & pending.offsets()) - in_hand
+        in_hand |= wanted
+        return wanted
+
+    def _let_go(self, partition: Partition, letters: OffsetSet) -> None:
+        place = (partition.topic_id, partition.index)
+        self._in_hand[place] -= letters
+        if not self._in_hand[place]:
+            del self._in_hand[place]
+
+
+def _asked(ranges: bytes, limit: int) -> OffsetSet:
+    asked = set_of_packed(ranges, limit)
+    if not asked:
+        raise InvalidRequestError("expected ranges of dead letters, found none")
+    return asked

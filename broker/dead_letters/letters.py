@@ -1,0 +1,89 @@
+"""Dead letters as they lie in their topic: of which record each is a copy, and who gave up on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from ...protocol.batch import BatchHeader, decode_batch
+from ...protocol.dead_letter_headers import DeadLetterHeaders, redrives_of
+from ...protocol.errors import CorruptError, TidelogError
+from ...protocol.segment_header import LogKind
+from ..delivery.offset_set import OffsetSet, set_of
+from ..flow import Flow
+from ..partition import Partition
+from ..services import Offload
+from .log_reading import read_piece
+
+_KIND_BITS, _PARTITION_BITS = 2, 30
+"""Of a log's id, below the topic's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """Where the record lies that a dead letter is a copy of, and the full name of the group that gave up on it."""
+
+    topic_id: int
+    partition: int
+    offset: int
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One dead letter. `original` is None for a record that somebody produced to the topic, and nobody gave up."""
+
+    offset: int
+    original: Original | None
+    redrives: int
+
+
+@dataclass(slots=True)
+class Letters:
+    """What was read, and what could not be."""
+
+    found: list[Letter] = field(default_factory=list[Letter])
+    unreadable: list[tuple[OffsetSet, TidelogError]] = field(default_factory=list[tuple[OffsetSet, TidelogError]])
+
+
+def read_letters(partition: Partition, offload: Offload, wanted: OffsetSet) -> Flow[Letters]:
+    """Read these records of a dead-letter topic, all of which are visible."""
+    letters = Letters()
+    at = wanted.min() if wanted else 0
+    while wanted and at <= wanted.max():
+        at = wanted.next_set_bit(at)
+        try:
+            following = yield from read_piece(
+                lambda: partition.log, offload, at, partition.visible_offset, partial(_note, letters.found, wanted)
+            )
+        except CorruptError as error:
+            following = max(at + 1, int(error.details.get("next", at + 1)))
+            letters.unreadable.append((wanted & set_of([(at, following)]), error))
+        at = max(at + 1, following)
+    return letters
+
+
+def _note(found: list[Letter], wanted: OffsetSet, header: BatchHeader, batch: memoryview) -> None:
+    records = decode_batch(batch)
+    routing = records.routing
+    headers = None if records.headers is None else records.headers.to_list()
+    logs, offsets = routing.origin_logs, routing.origin_offsets
+    for at, offset in enumerate(records.offsets.tolist()):
+        if offset not in wanted:
+            continue
+        pairs: Sequence[tuple[str, bytes | None]] = () if headers is None else headers[at]
+        origin = None if logs is None or offsets is None else (int(logs[at]), int(offsets[at]))
+        found.append(Letter(offset, _original(origin, pairs), redrives_of(pairs)))
+
+
+def _original(origin: tuple[int, int] | None, pairs: Sequence[tuple[str, bytes | None]]) -> Original | None:
+    """Return what a record is a copy of: by its origin columns, which nobody but the broker can write."""
+    said = DeadLetterHeaders.read(pairs)
+    if origin is None or said is None:
+        return None
+    log_id, offset = origin
+    place = log_id & ((1 << _PARTITION_BITS + _KIND_BITS) - 1)
+    if place & ((1 << _KIND_BITS) - 1) != LogKind.MESSAGES:
+        return None
+    return Original(log_id >> 32, place >> _KIND_BITS, offset, said.group)

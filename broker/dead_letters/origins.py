@@ -1,0 +1,159 @@
+"""What can be done with a dead letter, by what is left of the message that it is a copy of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ...protocol.errors import (
+    NotFoundError,
+    RedriveLimitError,
+    TidelogError,
+    UnknownGroupError,
+    UnknownTopicError,
+    UnknownTopicIdError,
+)
+from ...protocol.topic_name import short_name
+from ..delivery.offset_set import OffsetSet
+from ..errors import kept
+from ..groups import Group, Groups
+from ..queues.group_partition import GroupPartition
+from ..topics import Topics
+from .letters import Letter, Original
+
+
+class Parts(Protocol):
+    """Where a group's side of a partition is found."""
+
+    def part(self, group: Group, topic_id: int, index: int) -> GroupPartition:
+        """Return the group in one partition. Raises UnknownTopicIdError, UnknownPartitionError."""
+        ...
+
+
+@dataclass(slots=True)
+class InPlace:
+    """Messages of one group in one partition that can be made available again, with their dead letters."""
+
+    part: GroupPartition
+    originals: OffsetSet = field(default_factory=OffsetSet)
+    letters: OffsetSet = field(default_factory=OffsetSet)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be done with dead letters; all offsets but `InPlace.originals` are theirs."""
+
+    in_place: dict[tuple[int, int, int], InPlace] = field(default_factory=dict[tuple[int, int, int], InPlace])
+    """By group, topic and partition."""
+    as_new: dict[tuple[int, int], OffsetSet] = field(default_factory=dict[tuple[int, int], OffsetSet])
+    """By topic and partition."""
+    refused: list[tuple[OffsetSet, TidelogError]] = field(default_factory=list[tuple[OffsetSet, TidelogError]])
+
+    def refuse(self, letter: int, error: TidelogError) -> None:
+        """Note why one cannot be brought back; those that are refused alike are told together."""
+        for offsets, known in self.refused:
+            if type(known) is type(error) and known.message == error.message:
+                offsets.add(letter)
+                return
+        self.refused.append((OffsetSet([letter]), kept(error)))
+
+
+class Origins:
+    """Looks at the messages that dead letters came from."""
+
+    def __init__(self, topics: Topics, groups: Groups, parts: Parts) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._parts = parts
+
+    def plan(self, letters: list[Letter], *, as_new: bool, max_redrives: int) -> Plan:
+        """Decide about each. Changes nothing."""
+        plan = Plan()
+        for letter in letters:
+            try:
+                self._place(plan, letter, as_new=as_new, max_redrives=max_redrives)
+            except TidelogError as error:
+                plan.refuse(letter.offset, error)
+        return plan
+
+    def _place(self, plan: Plan, letter: Letter, *, as_new: bool, max_redrives: int) -> None:
+        original = letter.original
+        if original is None:
+            raise NotFoundError("expected dead letters, found messages that were produced to their topic")
+        if letter.redrives >= max_redrives:
+            raise RedriveLimitError(
+                f"expected a message that was redriven less than {max_redrives} times, found one that comes back each"
+                " time",
+                limit=max_redrives,
+            )
+        key = (original.topic_id, original.partition)
+        part = None if as_new else self._part_of(original)
+        if part is None or _is_given_up_for_good(part, original.offset):
+            self._check_topic(original)
+            plan.as_new.setdefault(key, OffsetSet()).add(letter.offset)
+            return
+        place = plan.in_place.setdefault((part.ledger.group.id, *key), InPlace(part))
+        place.originals.add(original.offset)
+        place.letters.add(letter.offset)
+
+    def _check_topic(self, original: Original) -> None:
+        """Raise UnknownTopicError where the topic was deleted: another one of its name is another topic."""
+        try:
+            self._topics.partition(original.topic_id, original.partition)
+        except UnknownTopicIdError:
+            raise UnknownTopicError("expected the topic that it came from, found that it was deleted") from None
+
+    def _part_of(self, original: Original) -> GroupPartition | None:
+        """Return the group's side of where the message is, None where it is not retained any more.
+
+        Raises what keeps it from being given to the group again.
+        """
+        self._check_topic(original)
+        partition = self._topics.partition(original.topic_id, original.partition)
+        is_damaged = any(found.start <= original.offset < found.end for found in partition.log.damaged)
+        if original.offset < partition.start_offset or is_damaged:
+            return None
+        name = short_name(original.group)
+        group = self._groups.find(original.group)
+        if group is None or not group.reads(original.topic_id):
+            raise UnknownGroupError(
+                f"expected group {name}, which gave up on it, found that it is gone; redrive it as new for all groups",
+                name=name,
+            )
+        part = self._parts.part(group, original.topic_id, original.partition)
+        problem = part.problem()
+        if problem is not None:
+            raise problem
+        if original.offset < part.begin_offset:
+            raise NotFoundError(
+                f"expected a message that group {name} still reads, found that it was moved past it; redrive it as new"
+                " for all groups",
+                begin=part.begin_offset,
+            )
+        return part
+
+    def dead_lettered(self, letters: list[Letter]) -> dict[tuple[int, int, int], InPlace]:
+        """Return the messages of dead letters that still count as dead-lettered in their group, where that is there."""
+        found: dict[tuple[int, int, int], InPlace] = {}
+        for letter in letters:
+            original = letter.original
+            try:
+                part = None if original is None else self._part_of(original)
+            except TidelogError:  # gone, in one way or the other
+                continue
+            state = None if part is None else part.state
+            if part is None or original is None or state is None or original.offset not in state.dead_lettered:
+                continue
+            key = (part.ledger.group.id, original.topic_id, original.partition)
+            place = found.setdefault(key, InPlace(part))
+            place.originals.add(original.offset)
+            place.letters.add(letter.offset)
+        return found
+
+
+def _is_given_up_for_good(part: GroupPartition, offset: int) -> bool:
+    """Whether the group settled it without keeping it: then its being available again would have to be made up."""
+    state = part.state
+    if state is None or offset not in state.rejected.offsets:
+        return False
+    return offset not in state.dead_lettered and offset not in state.moves.offsets

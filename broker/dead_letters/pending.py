@@ -1,0 +1,58 @@
+"""Which records of a dead-letter topic's partition are pending: neither redriven nor purged.
+
+It is the state of a group that no user made (`delivery.pending_letters`) in the partition's delivery log. Before
+anything was resolved there need not be such a log: then all that is retained is pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..deferred import Deferred
+from ..delivery.events import Event, Kind
+from ..delivery.offset_set import OffsetSet, packed_of, set_of
+from ..delivery.pending_letters import PENDING_GENERATION, PENDING_GROUP
+from ..partition import Partition
+from .synced import synced
+
+
+class PendingLetters:
+    """The dead letters of one partition."""
+
+    def __init__(self, find: Callable[[], Partition], being_sent: Callable[[Partition], OffsetSet]) -> None:
+        """`find` returns the partition as it is now, and raises what became of it; `being_sent` which of its letters
+        are on their way: others that were announced once can go nowhere any more, and are pending again."""
+        self._find = find
+        self._being_sent = being_sent
+
+    @property
+    def partition(self) -> Partition:
+        """The partition. Raises UnknownTopicIdError once its topic is deleted."""
+        return self._find()
+
+    def offsets(self) -> OffsetSet:
+        """Return those that are pending and visible. Raises what keeps the delivery log from being read."""
+        partition = self.partition
+        problem = partition.delivery.problem()
+        if problem is not None:
+            raise problem
+        start, end = partition.start_offset, partition.visible_offset
+        log = partition.delivery.log
+        if log is None:
+            return _range(start, end)
+        state = log.fold.begin(PENDING_GROUP, PENDING_GENERATION, start)
+        free = state.ready | (state.moves.offsets - self._being_sent(partition))
+        return (free & _range(start, end)) | _range(max(start, state.frontier), end)
+
+    def resolve(self, offsets: OffsetSet) -> Deferred[None]:
+        """Record that these are pending no more; resolves when that is synced. The delivery log is open."""
+        partition = self.partition
+        log = partition.delivery.log
+        assert log is not None, "whoever resolves has opened the log"
+        log.fold.begin(PENDING_GROUP, PENDING_GENERATION, partition.start_offset)
+        log.append([Event(Kind.RESOLVED, PENDING_GROUP, PENDING_GENERATION, packed_of(offsets))])
+        return synced(log)
+
+
+def _range(start: int, end: int) -> OffsetSet:
+    return set_of([(start, end)]) if start < end else OffsetSet()

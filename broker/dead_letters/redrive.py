@@ -1,0 +1,110 @@
+"""Bring dead letters back: in place, to the one group that gave up on them, or as new, for all groups.
+
+    read the copies (a worker) -> in place: REDRIVEN in the delivery log of the message's partition, synced
+                                            -> RESOLVED in that of the dead-letter topic, synced -> answered
+                                  as new:   moved to where they came from, the move's own way
+
+REDRIVEN does nothing to a message that is not dead-lettered (any more). So after a crash between the two the dead
+letter is still pending, and redriving it again only resolves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ...protocol.errors import TidelogError
+from ...protocol.messages import ErrorInfo, RedriveRefusal, RedriveReply
+from ..deferred import Deferred
+from ..delivery.events import Event, Kind
+from ..delivery.offset_set import OffsetSet, packed_of
+from ..errors import kept
+from ..flow import Flow
+from ..partition import Partition
+from .log_reading import awaited
+from .origins import InPlace, Plan
+from .pending import PendingLetters
+from .synced import synced
+
+
+class Anew(Protocol):
+    """Publishes dead letters to where they came from, by the rule for moving."""
+
+    def __call__(self, source: Partition, letters: OffsetSet, target: Partition) -> Deferred[OffsetSet]:
+        """Move pending ones; resolves with those of which the copy is durable and that are pending no more."""
+        ...
+
+
+@dataclass(slots=True)
+class Redriven:
+    """What became of dead letters; all offsets are theirs."""
+
+    in_place: OffsetSet = field(default_factory=OffsetSet)
+    as_new: OffsetSet = field(default_factory=OffsetSet)
+    passed: OffsetSet = field(default_factory=OffsetSet)
+    refused: list[tuple[OffsetSet, TidelogError]] = field(default_factory=list[tuple[OffsetSet, TidelogError]])
+
+    def reply(self) -> RedriveReply:
+        """Return it as it is answered."""
+        refused = [RedriveRefusal(packed_of(offsets), ErrorInfo.of(error)) for offsets, error in self.refused]
+        return RedriveReply(packed_of(self.in_place), packed_of(self.as_new), packed_of(self.passed), refused)
+
+
+def redrive_in_place(plan: Plan, pending: PendingLetters, done: Redriven) -> Flow[None]:
+    """Make messages available to their groups again, then resolve their dead letters. What cannot be recorded for one
+    group or partition is refused; what keeps the dead letters from being resolved is raised."""
+    waits: list[tuple[InPlace, Deferred[None]]] = []
+    for place in plan.in_place.values():
+        try:
+            waits.append((place, record(place, Kind.REDRIVEN)))
+        except TidelogError as error:
+            done.refused.append((place.letters, kept(error)))
+    back = OffsetSet()
+    for place, wait in waits:
+        try:
+            yield wait
+        except TidelogError as error:
+            done.refused.append((place.letters, kept(error)))
+        else:
+            back |= place.letters
+    if back:
+        yield pending.resolve(back)
+        done.in_place |= back
+
+
+def give_up_for_good(places: Iterable[InPlace]) -> Flow[None]:
+    """Let messages count as dead-lettered no more: their dead letters were purged, or published anew. Where that cannot
+    be recorded it is no harm: nothing brings a message back without a pending dead letter."""
+    for place in places:
+        with suppress(TidelogError):
+            yield record(place, Kind.RESOLVED)
+
+
+def record(place: InPlace, kind: Kind) -> Deferred[None]:
+    """Record an event about the messages of a group in one partition; resolves when it is synced.
+
+    Where nothing was ever recorded the messages are available as they are.
+    """
+    part = place.part
+    log = part.partition.delivery.log
+    if part.state is None or log is None:
+        done: Deferred[None] = Deferred()
+        done.resolve(None)
+        return done
+    part.record([Event(kind, part.ledger.group.id, part.ledger.generation, packed_of(place.originals))])
+    return synced(log)
+
+
+def redrive_as_new(
+    source: Partition, find: Callable[[], Partition], letters: OffsetSet, anew: Anew, done: Redriven
+) -> Flow[None]:
+    """Publish dead letters to where they came from, which `find` returns."""
+    try:
+        moved = yield from awaited(anew(source, letters, find()))
+    except TidelogError as error:
+        done.refused.append((letters, kept(error)))
+    else:
+        done.as_new |= moved
+        done.passed |= letters - moved

@@ -1,0 +1,172 @@
+"""The pytest file that `dlq show --as-test` writes: it gives a dead letter to its handler again.
+
+Everything of the message stands in it as a literal, so it needs no broker but the one it starts, and can be kept. What
+a producer or a consumer wrote goes through `repr`: nothing of it is code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...protocol.dead_letter_headers import Reason
+from ..core.times import from_us
+from ..retry import Backoff
+
+if TYPE_CHECKING:
+    from ..dead_letter import AttemptHistory, DeadLetter
+    from ..group import GroupSettings
+
+LINE_BYTES = 60
+"""Of a payload on one line."""
+
+DELIVERED = frozenset({"failed", "rejected", "expired", "acknowledged"})
+"""How attempts end in which the handler had the message."""
+
+UNKNOWN = ("", "what failed is not known any more")
+EXPIRED = ("", "its lease ended by itself")
+
+DEFAULT_MAX_ATTEMPTS = 4
+DEFAULT_VISIBILITY_TIMEOUT_S = 30.0
+"""Of a group that is gone."""
+
+Attempt = tuple[str, str]
+"""The type of an exception, and what it said."""
+
+_TEMPLATE = '''"""Gives the dead letter {letter_id} to its handler again.
+
+{origin}
+Written by `tidelog dlq show {letter_id} --as-test`: fill in the import, and run it with pytest.
+"""
+
+from datetime import datetime
+
+from tidelog import Backoff
+from tidelog.testing import Broker
+
+from handlers import handle  # <- the function that takes the message
+
+TOPIC = {topic}
+GROUP = {group}
+PARTITION = {partition}
+KEY = {key}
+VALUE = {value}
+HEADERS = {headers}
+PRIORITY = {priority}
+TIMESTAMP = {timestamp}
+
+EARLIER_ATTEMPTS = {earlier}
+"""How they failed: the exception's type, and what it said."""
+
+LAST_ERROR = {last_error}
+"""How the attempt ended that is made here again."""
+
+
+def failure(kind, text):
+    """Return an exception of a type that need not be imported."""
+    return type(kind, (Exception,), {{}})(text) if kind else text
+
+
+def test_the_handler_takes_the_dead_letter():
+    """The handler settles the message that it gets as it got it last: for the {attempt}. of {max_attempts} times."""
+    with Broker() as broker, broker.client() as client:
+        client.topics.create(TOPIC, partitions=PARTITION + 1)
+        client.groups.create(
+            GROUP,
+            TOPIC,
+            max_attempts={max_attempts},
+            visibility_timeout={visibility_timeout!r},
+            backoff={backoff!r},
+        )
+        receipt = client.produce(
+            TOPIC, VALUE, key=KEY, headers=HEADERS, priority=PRIORITY, partition=PARTITION, timestamp=TIMESTAMP
+        )
+        with client.queue(TOPIC, group=GROUP) as queue:  # codec=..., where the consumer has one
+            for kind, text in EARLIER_ATTEMPTS:
+                [message] = queue.receive()
+                message.nack(failure(kind, text), delay=0)
+            [message] = queue.receive()
+            assert message.attempt == {attempt}
+            handle(message)
+            message.ack()  # of no effect where the handler has settled it
+            queue.flush()
+        [state] = client.states(receipt.id)
+        assert state.state == "acknowledged", state
+'''
+
+
+def written_test(letter: DeadLetter, history: AttemptHistory | None, settings: GroupSettings | None) -> str:
+    """Return the file; `settings` are the group's, None where it is gone."""
+    earlier = earlier_attempts(letter, history)
+    attempt = len(earlier) + 1
+    most = DEFAULT_MAX_ATTEMPTS if settings is None else settings.max_attempts
+    return _TEMPLATE.format(
+        letter_id=letter.id,
+        origin=_origin(letter),
+        topic=repr(letter.topic),
+        group=repr(letter.group),
+        partition=letter.partition,
+        key=_bytes(letter.key),
+        value=_bytes(letter.value),
+        headers=_lines([f"({name!r}, {_bytes(value, ' ' * 8)})" for name, value in letter.headers.items()]),
+        priority=letter.priority,
+        timestamp=_timestamp(letter.message.timestamp_us),
+        earlier=_lines([repr(one) for one in earlier]),
+        last_error=repr(letter.error),
+        attempt=attempt,
+        max_attempts=max(most, attempt),
+        visibility_timeout=DEFAULT_VISIBILITY_TIMEOUT_S if settings is None else settings.visibility_timeout,
+        backoff=Backoff() if settings is None else settings.backoff,
+    )
+
+
+def earlier_attempts(letter: DeadLetter, history: AttemptHistory | None) -> list[Attempt]:
+    """Return how the attempts failed that a message had before the one after which it was given up.
+
+    What happened to it afterwards, or before it was redriven last, is not of this dead letter.
+    """
+    known: list[Attempt] = []
+    for one in () if history is None else history:
+        is_later = letter.dead_lettered is not None and one.ended is not None and one.ended > letter.dead_lettered
+        if one.number and one.outcome in DELIVERED and not is_later:
+            failure = one.failure
+            known.append(
+                EXPIRED if one.outcome == "expired" or failure is None else _attempt(failure.kind, failure.text)
+            )
+    wanted = max(letter.attempts, 1) - 1
+    known = known[-wanted - 1 : -1] if wanted else []
+    return [UNKNOWN] * (wanted - len(known)) + known
+
+
+def _attempt(kind: str, text: str) -> Attempt:
+    """Return a failure whose type is the name of one; what is none stands in its text."""
+    return (kind, text) if not kind or kind.isidentifier() else ("", f"{kind}: {text}")
+
+
+def _origin(letter: DeadLetter) -> str:
+    why = {
+        Reason.REJECTED.value: "which refused it",
+        Reason.MAX_ATTEMPTS.value: "at its last attempt",
+        Reason.EXPIRED.value: "at its last attempt, whose lease ended by itself",
+    }.get(letter.reason or "", "for a reason of a later version")
+    times = "1 attempt" if letter.attempts == 1 else f"{letter.attempts} attempts"
+    return f"Its message is {letter.original_id}, given up by group {letter.group} after {times}, {why}."
+
+
+def _timestamp(time_us: int) -> str:
+    try:
+        return f"datetime.fromisoformat({from_us(time_us).isoformat()!r})"
+    except OverflowError:
+        return "None  # outside the years that Python knows"
+
+
+def _lines(entries: Sequence[str]) -> str:
+    return "[\n" + "".join(f"    {entry},\n" for entry in entries) + "]" if entries else "[]"
+
+
+def _bytes(data: bytes | None, indent: str = " " * 4) -> str:
+    """Return bytes as a literal; long ones on several lines."""
+    if data is None or len(data) <= LINE_BYTES:
+        return repr(data)
+    pieces = [data[at : at + LINE_BYTES] for at in range(0, len(data), LINE_BYTES)]
+    return "(\n" + "".join(f"{indent}{piece!r}\n" for piece in pieces) + f"{indent[:-4]})"
