@@ -21,7 +21,6 @@ from .available import Available
 from .granting import Granting
 from .group_partition import GroupPartition, Leased
 from .member import Member
-from .members import Members
 from .room import Room
 from .surroundings import Surroundings
 from .topic_source import TopicSource
@@ -48,12 +47,9 @@ class Problems:
 class Dispatch:
     """The acquires of one group."""
 
-    def __init__(
-        self, parts: Parts, members: Members, topics: TopicSource, around: Surroundings, room: Callable[[], int]
-    ) -> None:
+    def __init__(self, parts: Parts, topics: TopicSource, around: Surroundings, room: Callable[[], int]) -> None:
         """`room` returns how many more messages may be in flight."""
         self._parts = parts
-        self._members = members
         self._topics = topics
         self._around = around
         self._room = room
@@ -113,6 +109,8 @@ class Dispatch:
 
     def _is_changed(self, waiter: WaitingAcquire) -> bool:
         known = waiter.request.metadata_version
+        if waiter.request.any_topic:
+            return self._topics.version > known
         return bool(known) and any(self._changed_version(topic_id) > known for topic_id in waiter.topics)
 
     def _changed_version(self, topic_id: int) -> int:
@@ -208,7 +206,7 @@ class Dispatch:
         if not mine:
             return []
         if not member.is_idle:
-            if self._drained is None or self._drained.is_idle or self._drained not in self._members:
+            if self._drained is None or self._drained.is_idle:  # one that was forgotten held nothing
                 self._drained = member
             return []
         if member is self._drained:

@@ -27,9 +27,6 @@ class Members:
     def __iter__(self) -> Iterator[Member]:
         return iter(self._by_id.values())
 
-    def __contains__(self, member: Member) -> bool:
-        return self._by_id.get(member.id) is member
-
     def get(self, number: int) -> Member:
         """Return a member, which may be new."""
         member = self._by_id.get(number)

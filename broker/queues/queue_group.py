@@ -40,7 +40,7 @@ class QueueGroup:
         self.members = Members(around, lambda: self.group.settings.visibility_timeout_us)
         self._topics = topics
         self._around = around
-        self._dispatch = Dispatch(self.parts, self.members, topics, around, self._room)
+        self._dispatch = Dispatch(self.parts, topics, around, self._room)
         self.refresh()
 
     def __repr__(self) -> str:
