@@ -41,6 +41,14 @@ def sync_delivery_log(core: QueueCore) -> int:
     return len(files)
 
 
+def forget_unsynced(core: QueueCore) -> None:
+    """Let the page cache drop the pages of messages that a failed sync called clean: they read as the disk has them."""
+    for node in model(core).disk.folder("partitions/1-0/messages").entries.values():
+        if isinstance(node, Inode):
+            left = node.after_power_loss(random.Random(1), Loss.NOTHING_SURVIVES)
+            node.memory[: node.used] = left.read(0, node.used).ljust(node.used, b"\0")
+
+
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power"])
 def test_a_group_made_at_latest_begins_there(power: bool) -> None:
     """What was published after it was made is delivered, though the broker died before the first lease; what was there
@@ -90,6 +98,31 @@ def test_acknowledgements_of_lost_messages_do_not_settle_new_ones() -> None:
     assert {offset for offset in found if offset >= lost_from} == set(range(lost_from, 10))
     assert 1 not in found or lost_from <= 1
     assert events == []
+
+
+def test_messages_that_a_fault_takes_under_a_running_group() -> None:
+    """Of a `written` topic messages are leased and settled whose sync then fails, and the disk never had them: once the
+    log is reopened, new ones at their offsets are delivered, and no restart is needed for that."""
+    core, partition = begin(durability="written")
+    publish(core, 0, 3)
+    core.advance(2 * SECOND)
+    publish(core, 3, 7)
+    book, _events = notebook(core)
+    member = member_of(core, book, 1)
+    assert sorted(take(core, member, 100)) == [*range(10)]
+    settle(core, member, Settling.ACCEPT, [1, 4, 5, 9])
+    files = model(core)
+    files.fail_syncs(lambda path: "/messages/" in path)
+    core.advance(2 * SECOND)
+    files.fail_syncs(None)
+    assert (files.failed_syncs, partition.is_fenced) == (1, True)
+    forget_unsynced(core)
+    core.wait(core.topics.reopen("default/orders"))
+    assert partition.visible_offset == 3
+    publish(core, 100, 7)
+    other = member_of(core, book, 2)
+    assert sorted(take(core, other, 100)) == [*range(3, 10)]
+    assert core.states(partition.topic_id, 1)["g"].state == "acknowledged"
 
 
 def test_a_lease_id_is_never_given_twice() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.broker.delivery.driver import SECOND, VISIBILITY_US, Partition, item
 
-from tidelog.broker.delivery.acquiring import choose, choose_suspects
+from tidelog.broker.delivery.acquiring import choose, choose_suspects, damaged
 from tidelog.broker.delivery.events import Event, Kind
 from tidelog.broker.delivery.expiring import expired
 from tidelog.broker.delivery.fold import STATE_SECTION, STATE_VERSION, DeliveryFold
@@ -137,6 +137,23 @@ def test_a_group_that_begins_at_the_end_gets_what_replaces_lost_messages():
         assert choose(partition.state(group=2, begin=60), 100, 1_000).ranges == [(60, 100)]
 
 
+def test_an_offset_that_is_given_again_waits_for_its_own_time():
+    """The message log lost a message that waits, under a running group: the one that has its offset now is not due by
+    the wait of that one."""
+    partition = Partition(end=10)
+    lost = partition.acquire(choose(partition.state(), 10, 10))
+    partition.settle(item(Settling.RELEASE, lost, [7], delay_us=5 * SECOND))
+    partition.epoch, partition.end = 2, 5
+    partition.publish(5)
+    partition.fold.enter_epoch(2)
+    new = partition.acquire(choose(partition.state(), 10, 10))
+    partition.settle(item(Settling.RELEASE, new, [7], delay_us=20 * SECOND))
+    partition.advance(6 * SECOND)
+    assert (partition.state().wake(partition.monotonic_us), [*partition.state().waiting.offsets]) == (False, [7])
+    partition.advance(14 * SECOND)
+    assert (partition.state().wake(partition.monotonic_us), [*partition.state().ready]) == (True, [7])
+
+
 def test_a_group_that_begins_in_a_new_epoch_is_not_clipped_by_the_old_ones_end():
     """Events of the new epoch follow those of the old; the group began behind what the old one lost."""
     partition = Partition(end=0)
@@ -196,14 +213,15 @@ def test_everything_survives_a_snapshot():
         item(Settling.RETURN, lease, [52]),
         handed=[(lease, [53])],
     )
+    partition.record(damaged(1, 1, [(54, 55)]))
     partition.crash(snapshot=partition.snapshot(), stored=None)
     after = partition.state()
     after.check()
     assert (after.leases[alone].is_alone, [*after.leases[alone].left]) == (True, [0, 1, 2, 3, 4])
-    assert ([*after.leases[lease].left], [*after.leases[lease].handed]) == ([53, 54, 55, 56, 57, 58, 59], [53])
+    assert ([*after.leases[lease].left], [*after.leases[lease].handed]) == ([53, 55, 56, 57, 58, 59], [53])
     assert ([*after.suspects], [*after.ready]) == ([*range(5, 50)], [52])
     assert (after.marks.get(50).error, after.rejected.get(51).error, after.attempts(53)) == (BOOM, BOOM, 1)
-    assert [*after.waiting.offsets] == [50]
+    assert ([*after.waiting.offsets], [*after.damaged]) == ([50], [54])
 
 
 def test_a_frozen_state_does_not_change():

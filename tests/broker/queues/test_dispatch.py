@@ -10,6 +10,7 @@ from tests.helpers.queue_core import settle as settle_some
 from tests.helpers.queue_member import Held, QueueMember
 
 from tidelog.broker.deferred import Reply
+from tidelog.protocol.batch import Codec
 from tidelog.protocol.messages import Acquire, AcquireReply, JoinGroup, JoinGroupReply, Settling
 from tidelog.protocol.messages.groups import GroupSettings
 from tidelog.protocol.offset_ranges import iter_ranges
@@ -193,6 +194,23 @@ def test_a_reply_that_cannot_be_delivered_gives_back_its_leases() -> None:
     assert take(core, second, 5) == {2: 0}
 
 
+def test_a_reply_that_was_made_for_nobody_gives_back_its_leases() -> None:
+    """Its poll's connection ends while a worker cuts out what was leased: the next poll has it on its first attempt."""
+    core, (first, second) = begin()
+    core.produce(core.topic("orders").partition(0), batch(*[b"%d" % at for at in range(100)], codec=Codec.ZSTD))
+    assert take(core, second, 1) == {0: 0}
+    core.workers.held = True
+    call = first.acquire(1)
+    core.settle()
+    assert (call.is_pending, core.states(core.topic("orders").id, 1)["g"].state) == (True, "leased")
+    first.connection.close()
+    core.workers.held = False
+    core.workers.run()
+    core.settle()
+    assert core.states(core.topic("orders").id, 1)["g"].state == "available"
+    assert take(core, second, 1) == {0: 0, 1: 0}
+
+
 def test_a_member_names_what_it_holds_after_a_reconnect() -> None:
     """Its other leases come back uncounted."""
     core, (first, second) = begin()
@@ -250,6 +268,42 @@ def test_a_member_is_drained_for_suspects() -> None:
     take(core, second, 5)
     assert offsets(second) == [0]
     assert only(second).is_alone
+
+
+def test_another_member_is_drained_when_the_one_before_asks_no_more() -> None:
+    """Suspects do not wait for a member that holds nothing and has gone: they go to one of those that ask."""
+    core, (first, second, third) = begin(3)
+    publish(core, 40)
+    take(core, third, 10)
+    core.advance(20 * SECOND)
+    take(core, first, 10)
+    take(core, second, 10)
+    core.advance(11 * SECOND)
+    third.held.clear()
+    take(core, first, 5)
+    take(core, second, 5)
+    assert (offsets(first), offsets(second)) == ([*range(10, 20)], [*range(20, 35)]), "the first is drained"
+    settle_some(core, first, Settling.ACCEPT, range(10, 20))
+    take(core, second, 5)
+    assert offsets(second) == [*range(20, 35)], "the second is"
+    settle_some(core, second, Settling.ACCEPT, range(20, 35))
+    assert take(core, second, 5) == {0: 0}
+    assert only(second).is_alone
+
+
+def test_a_member_is_drained_no_longer_than_there_are_suspects() -> None:
+    """Another one took them: it gets ordinary messages again, beside what it holds."""
+    core, (first, second, third) = begin(3)
+    publish(core, 40)
+    take(core, third, 1)
+    core.advance(20 * SECOND)
+    take(core, first, 10)
+    core.advance(11 * SECOND)
+    take(core, first, 5)
+    assert offsets(first) == [*range(1, 11)], "it is drained"
+    assert take(core, second, 5) == {0: 0}
+    take(core, first, 5)
+    assert offsets(first) == [*range(1, 16)]
 
 
 def test_acknowledging_a_suspect_clears_it() -> None:

@@ -77,6 +77,47 @@ def test_a_fenced_delivery_log_keeps_messages_readable() -> None:
     assert sorted(take(core, second, 20)) == [4, 5, 6, 7, 8, 9]
 
 
+def test_a_group_goes_on_with_a_reopened_delivery_log() -> None:
+    """No message is leased twice, what was leased before counts once, and no more is in flight than the group says."""
+    core, files, first, second = begin()
+    core.wait(core.groups.alter("default/g", GroupSettings(max_in_flight=6)))
+    take(core, first, 4)
+    core.advance(2 * SECOND)
+    fault = files.fail("sync", errno.EIO, path=DELIVERY)
+    assert codes(core, first, Settling.ACCEPT, [0, 1]) == ["LOG_FENCED"]
+    assert fault.fired == 1
+    core.wait(core.topics.reopen("default/orders"))
+    assert [*take(core, second, 3)] == [4, 5, 6]
+    assert [*take(core, second, 3)] == [4, 5, 6, 7], "two of the first member's are in flight"
+    assert codes(core, first, Settling.ACCEPT, [2, 3]) == [None]
+    assert [*take(core, second, 3)] == [4, 5, 6, 7, 8, 9]
+    assert (standing(core).leased, standing(core).floor) == (6, 4)
+
+
+def test_who_holds_what_is_known_once_a_delivery_log_can_be_read() -> None:
+    """It could not be opened at the start: after `topics reopen` a member that comes back without its leases gives them
+    back at once."""
+    core, files, first, second = begin()
+    take(core, first, 4)
+    core.advance(2 * SECOND)
+    core.topics.close()
+    fault = files.fail("open", errno.EIO, path=DELIVERY, times=None)
+    core = core.next_process(files)
+    assert fault.fired > 0
+    first.book.now_us = core.clock.wall_us
+    second.connect(core.door())
+    call = second.acquire(5, max_wait_us=MINUTE)
+    core.settle()
+    reply = call.message()
+    assert isinstance(reply, AcquireReply)
+    assert (reply.grants, [one.error.error().code for one in reply.errors]) == ([], ["STORAGE_ERROR"])
+    files.heal()
+    assert core.wait(core.topics.reopen("default/orders")) == [0]
+    first.held.clear()
+    first.connect(core.door())
+    assert [*take(core, first, 20)] == [*range(10)]
+
+
 def test_a_reopened_log_of_messages_moves_the_delivery_log_to_its_epoch() -> None:
     """What is acknowledged then is acknowledged after the next start too."""
     core, files, first, _ = begin()
@@ -295,4 +336,7 @@ def test_a_deleted_group_is_counted_no_more() -> None:
     take(core, first, 1)
     core.wait(core.groups.delete("default/g"))
     assert core.queues._counters == {}  # pyright: ignore[reportPrivateUsage]
+    log = core.topic("orders").partition(0).delivery.log
+    assert log is not None
+    assert log.fold.states == {}, "and snapshots say nothing of it"
     assert [name for name in core.queues.gauges() if 'group="g"' in name] == []

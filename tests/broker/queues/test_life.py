@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.helpers.broker_core import SECOND, batch
 from tests.helpers.queue_core import QueueCore, member_of, notebook, settings, take
@@ -76,6 +77,33 @@ def test_a_reset_fences_everybody() -> None:
     assert [None if result is None else result.error().code for result in reply.results] == ["LEASE_LOST"]
     again = member_of(core, member.book, 9)
     assert take(core, again, 20) == dict.fromkeys(range(10), 0)
+
+
+def test_a_reset_makes_room() -> None:
+    """What was leased in the life before is in flight no more: the new one may lease as much as the group says."""
+    core, (member,) = begin()
+    core.wait(core.groups.alter("default/g", msgspec.structs.replace(settings(), max_in_flight=4)))
+    assert len(take(core, member, 10)) == 4
+    core.wait(core.groups.reset("default/g", GroupStart("earliest")))
+    assert [*take(core, member_of(core, member.book, 2), 10)] == [0, 1, 2, 3]
+
+
+def test_a_reset_takes_from_its_members_what_they_held() -> None:
+    """One that held messages of the partition that was reset, and of no other, may be given suspects after it."""
+    core, (member, other) = begin(2, partitions=2)
+    take(core, other, 10)
+    core.advance(20 * SECOND)
+    publish(core, 10, 1)
+    take(core, member, 10)
+    assert [(held.partition, len(held.left)) for held in member.held.values()] == [(1, 10)]
+    core.advance(11 * SECOND)
+    core.wait(core.groups.reset("default/g", GroupStart("latest"), topic="default/orders", partition=1))
+    member.held.clear()
+    call = member.join()
+    core.settle()
+    member.joined(call)
+    assert take(core, member, 10) == {0: 0}
+    assert [held.is_alone for held in member.held.values()] == [True]
 
 
 def test_a_deleted_group_is_gone_for_its_members() -> None:
