@@ -1,4 +1,5 @@
-"""Queue groups over a disk that loses power: every frame decided by lot, the machine gone at any file operation.
+"""Queue groups over a disk that loses power: every frame decided by lot, the machine gone at any file operation, the disk
+full and the wall clock wrong now and then.
 
 A life is in `queue_life`; everything in it follows from the seed in the test's id.
 """
@@ -21,7 +22,7 @@ ENDED = ("acknowledged", "rejected")
 def test_queue_groups_that_lose_power(seed: int, soak: int) -> None:
     """Whatever was under way when the broker died, and however often: acknowledged stays acknowledged, attempts are
     what was counted, repeats are answered as the first time, and everything else is delivered in the end."""
-    crashes = repeats = refused = late = grants = failed_syncs = 0
+    crashes = repeats = refused = late = grants = failed_syncs = full = steps = 0
     for number in range(LIVES * soak):
         life = QueueLife(seed + len(SEEDS) * number)
         life.run()
@@ -35,9 +36,13 @@ def test_queue_groups_that_lose_power(seed: int, soak: int) -> None:
         grants += life.book.grants
         late += life.late
         failed_syncs += life.failed_syncs
+        full += sum(fault.fired for fault in life.full)
+        steps += life.steps
     assert crashes > LIVES * soak
     assert repeats > 0
     assert refused > 0
     assert late > 0
     assert failed_syncs > 0
+    assert full > 0
+    assert steps > 0
     assert grants > 25 * LIVES * soak

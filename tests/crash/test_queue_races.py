@@ -1,4 +1,5 @@
-"""Settles that race the end of their lease on a real broker: each is done or refused, never half, never twice.
+"""Settles that race the end of their lease, others' and repeated ones on a real broker: each is done or refused, never
+half, never twice.
 
 One member settles what it holds from shortly before its deadline until shortly after, one message a request, by every
 outcome; the other takes whatever comes free at once. What both were told is judged by the rules of queue groups.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -17,13 +19,14 @@ from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.frame_door import Call
 from tests.helpers.queue_broker import QueueBroker, queue_settings
 from tests.helpers.queue_history import Final, Handed, QueueEvent, QueueHistory, Told
-from tests.helpers.queue_member import Notebook, QueueMember
+from tests.helpers.queue_member import Notebook, QueueMember, packed
 from tests.helpers.queue_rules import violations
 from tests.helpers.raw_peer import RawClient
 
 from tidelog import Client
-from tidelog.protocol.messages import DeleteGroup, Message, Settling
+from tidelog.protocol.messages import DeleteGroup, Message, Settle, SettleItem, SettleReply, Settling
 from tidelog.protocol.messages.groups import GroupStart
+from tidelog.protocol.messages.queue import BY_TOKEN
 
 pytestmark = [pytest.mark.process, pytest.mark.crash]
 
@@ -52,25 +55,31 @@ def now_us() -> int:
     return time.monotonic_ns() // 1_000
 
 
+def connect(seen: QueueBroker, member: QueueMember) -> None:
+    """Give a member a new connection."""
+    member.connect(SocketDoor(seen.broker.connect()))  # type: ignore[arg-type]
+
+
+def join(seen: QueueBroker, book: Notebook, group: str, number: int) -> QueueMember:
+    """Let a member in, over a connection of its own."""
+    member = QueueMember(book, group, number, seen.topic_id)
+    connect(seen, member)
+    member.joined(member.join(GroupStart("earliest")))
+    return member
+
+
 class Race:
     """Both members, and what they write down."""
 
     def __init__(self, seen: QueueBroker) -> None:
         self.events: list[QueueEvent] = []
         self.book = Notebook(seen.topic, now_us, self.note)
-        self.members = [self.join(seen, number) for number in (1, 2)]
+        self.members = [join(seen, self.book, "g", number) for number in (1, 2)]
         self.is_over = False
 
     def note(self, event: QueueEvent) -> None:
         """Add to the history, now."""
         self.events.append(msgspec.structs.replace(event, at_ns=time.monotonic_ns()))
-
-    def join(self, seen: QueueBroker, number: int) -> QueueMember:
-        """Let a member in, over a connection of its own."""
-        member = QueueMember(self.book, "g", number, seen.topic_id)
-        member.connect(SocketDoor(seen.broker.connect()))  # type: ignore[arg-type]
-        member.joined(member.join(GroupStart("earliest")))
-        return member
 
     def settle_at_the_deadline(self, rng: random.Random) -> None:
         """Take everything, and settle it while its time runs out."""
@@ -137,3 +146,74 @@ def test_settles_that_race_the_end_of_their_lease(tmp_path: Path, soak: int) -> 
             seen.ask(DeleteGroup("default/g"))  # so that the next round may have its name
     assert hows["ok"] > 0
     assert hows["lost"] > 0
+
+
+def settled(member: QueueMember, number: int, lease: int, what: Settling, *offsets: int, by_token: bool = False) -> str:
+    """Ask for one outcome, by a request of this number; what comes of it."""
+    item = SettleItem(member.topic_id, 0, lease, what, packed(offsets), delay_us=0, duration_us=30_000_000)
+    asker = BY_TOKEN if by_token else member.number
+    reply = member.connection.ask(Settle(member.group_id, member.generation, asker, number, [item])).message()
+    assert isinstance(reply, SettleReply)
+    return "OK" if reply.results[0] is None else reply.results[0].error().code
+
+
+def states_of(seen: QueueBroker) -> dict[tuple[str, str], tuple[str, int]]:
+    """(group, message) -> state and attempts."""
+    return {(one.group, one.message): (one.state, one.attempts) for one in seen.finals(["g", "h"])}
+
+
+def test_settles_of_others_and_settles_again(tmp_path: Path) -> None:
+    """What another member holds, what another group gave, and what nobody was given is LEASE_LOST whatever the outcome,
+    and changes nothing. The same outcome again, by the same request, another one or a token, is OK and changes nothing,
+    also after a kill -9 and when the message is another's by then; another outcome is LEASE_LOST."""
+    with BrokerProcess(tmp_path / "data") as broker:
+        seen = QueueBroker(broker, "orders")
+        for group in ("g", "h"):
+            seen.make_group(group, queue_settings(visibility_s=60, max_attempts=4, backoff_s=0.001))
+        with Client(broker.url) as client:
+            seen.publish(client, "p", 6)
+        book = Notebook("orders", now_us, lambda _event: None)
+        one, two, third = (join(seen, book, group, number) for number, group in enumerate("ggh", 1))
+        for member, most in ((one, 4), (two, 2), (third, 6)):
+            member.acquire(most)
+            member.harvest()
+        (mine,), (of_third,) = one.held, third.held
+        before = states_of(seen)
+        assert sorted(before.values()) == [("leased", 0)] * 12
+        number = count(100)
+        for what in (
+            Settling.ACCEPT,
+            Settling.RELEASE,
+            Settling.REJECT,
+            Settling.RETURN,
+            Settling.SUSPECT,
+            Settling.RENEW,
+        ):
+            for lease in (mine, of_third, mine + 1_000):
+                assert settled(two, next(number), lease, what, 0, 1, 2, 3) == "LEASE_LOST", what
+            assert settled(two, 0, of_third, what, 0, by_token=True) == "LEASE_LOST", what
+        assert states_of(seen) == before
+
+        assert settled(one, 1, mine, Settling.ACCEPT, 0) == "OK"
+        assert settled(one, 2, mine, Settling.RELEASE, 1) == "OK"
+        assert settled(one, 0, mine, Settling.REJECT, 2, by_token=True) == "OK"
+        two.acquire(1)
+        two.harvest()
+        assert [[*held.left] for held in two.held.values()] == [[4, 5], [1]]
+        before = states_of(seen)
+        after = [before["g", f"p/{offset}"] for offset in range(4)]
+        assert after == [("acknowledged", 0), ("leased", 1), ("rejected", 1), ("leased", 0)]
+        for is_restarted in (False, True):
+            if is_restarted:
+                broker.restart()
+                for member in (one, two, third):
+                    connect(seen, member)
+            for request in (1, next(number)):
+                assert settled(one, request, mine, Settling.ACCEPT, 0) == "OK"
+            for request in (2, next(number)):
+                assert settled(one, request, mine, Settling.RELEASE, 1) == "OK"
+            assert settled(one, 0, mine, Settling.REJECT, 2, by_token=True) == "OK"
+            for what, offset in ((Settling.REJECT, 0), (Settling.ACCEPT, 1), (Settling.RELEASE, 2)):
+                assert settled(one, next(number), mine, what, offset) == "LEASE_LOST", what
+                assert settled(one, 0, mine, what, offset, by_token=True) == "LEASE_LOST", what
+            assert states_of(seen) == before

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.payloads import payload
+from tests.helpers.stored_data import flip
 
 from tidelog.client.blocking.client import Client
 from tidelog.client.errors import CorruptError
+from tidelog.protocol.segment_header import SEGMENT_HEADER_BYTES
 
 pytestmark = [pytest.mark.process, pytest.mark.crash]
 
@@ -57,3 +59,32 @@ def test_one_rotten_bit(tmp_path: Path, is_running: bool) -> None:
         assert client.produce("orders", b"more").offset == MESSAGES
         broker.restart()
         check_one_is_missing(client)
+
+
+def problem_of(client: Client) -> str | None:
+    """Why the group gives no leases."""
+    problem = client.groups.describe("g").topics[0].partitions[0].problem
+    return None if problem is None else problem.partition(":")[0]
+
+
+def test_one_rotten_bit_of_deliveries(tmp_path: Path) -> None:
+    """A group at work does not feel it; from the next start on it leases nothing, as what was acknowledged is not known
+    any more, and says so; messages are read, and a reset begins anew."""
+    with BrokerProcess(tmp_path / "data") as broker, Client(broker.url) as client:
+        client.topics.create("orders", partitions=1)
+        client.produce_many("orders", [payload("p", number) for number in range(MESSAGES)])
+        with client.queue("orders", group="g") as queue:
+            for number, message in enumerate(queue.messages(limit=20)):
+                message.ack(wait=True)
+                if number == 9:
+                    (segment,) = (tmp_path / "data").glob("partitions/*/delivery/*.log")
+                    flip(segment, SEGMENT_HEADER_BYTES + 200)
+        assert problem_of(client) is None
+        broker.restart()
+        assert problem_of(client) == "GROUP_DEGRADED"
+        with client.queue("orders", group="g") as queue:
+            assert queue.receive(timeout=0.3) == []
+            client.groups.reset("g", to="earliest")
+            assert [message.offset for message in queue.receive()] == [0]
+        assert offsets_read(client, "raise") == [*range(MESSAGES)]
+        assert problem_of(client) is None

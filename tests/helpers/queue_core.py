@@ -6,7 +6,7 @@ Delivery logs are made with segments and snapshots so small that a test of some 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from unittest.mock import patch
 
 from tidelog.broker.clock import VirtualClock
@@ -66,10 +66,12 @@ class QueueCore(Core):
             version="1",
             auto_create=False,
         )
+        self.now_us: Callable[[], int] = self.clock.wall_us
+        """The time of connections, by which members count."""
 
     def door(self) -> FrameDoor:
         """Return a connection that has said Hello."""
-        return FrameDoor(lambda door, message, bulk: handle(self.context, door, message, bulk), self.clock.wall_us)
+        return FrameDoor(lambda door, message, bulk: handle(self.context, door, message, bulk), self.now_us)
 
     def next_process(self, files: Files, downtime_us: int = SECOND) -> QueueCore:
         """Start again on these files, some time later."""

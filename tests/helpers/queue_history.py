@@ -99,6 +99,12 @@ class Moved(Event, frozen=True, kw_only=True, tag="moved"):
     is_done: bool
 
 
+class Stepped(Event, frozen=True, kw_only=True, tag="stepped"):
+    """The broker's wall clock was set forward, or back."""
+
+    by_us: int
+
+
 class Killers(Event, frozen=True, kw_only=True, tag="killers"):
     """These messages kill every worker that is handed one."""
 
@@ -116,7 +122,9 @@ class Final(Event, frozen=True, kw_only=True, tag="final"):
     attempts: int = 0
 
 
-QueueEvent = Grouped | Published | Handed | Asked | Told | WorkerEvent | Moved | Killers | Final | Fault | Bounds
+QueueEvent = (
+    Grouped | Published | Handed | Asked | Told | WorkerEvent | Moved | Stepped | Killers | Final | Fault | Bounds
+)
 _DECODER = msgspec.json.Decoder(QueueEvent)
 
 
@@ -256,6 +264,14 @@ class QueueHistory(Ordered[QueueEvent]):
             if not ends or min(ends) > self.place(since):
                 return True
         return False
+
+    def was_set_forward(self, since: Event, until: Event) -> bool:
+        """Tell whether the broker started after its clock was set forward, both between two events: a wait goes on by
+        the smaller of what its time and its delay say then."""
+        first, last = self.place(since), self.place(until)
+        steps = [self.place(event) for event in self.events if isinstance(event, Stepped) and event.by_us > 0]
+        starts = [self.place(fault) for fault in self.faults]
+        return any(first < step < start < last for step in steps for start in starts)
 
     def did(self, kinds: Iterable[str], since: Event, until: Event | None = None, worker: str | None = None) -> int:
         """Count what happened to workers (or one of them) between two events."""

@@ -2,7 +2,8 @@
 
 Members of two groups take, hand over, settle, lose answers and repeat, are killed and come back, while time passes,
 logs roll and snapshots are written. What they did and were told is a history (`queue_rules`); at the end all that is
-left is taken by one more member, so that nothing stays behind.
+left is taken by one more member, so that nothing stays behind. The disk is full now and then, and the wall clock is set
+back an hour or forward a year; members count by a time that nobody steps.
 """
 
 from __future__ import annotations
@@ -16,25 +17,27 @@ import msgspec
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.partition import Partition
 from tidelog.broker.produced import Produced
-from tidelog.protocol.messages import AcquireReply, MessageStates, MessageStatesReply, ResetGroup, Settling
+from tidelog.protocol.messages import ResetGroup, Settling
 from tidelog.protocol.messages.groups import BackoffInfo, GroupSettings, GroupStart
 
 from .broker_core import DEFAULTS, SECOND, batch
-from .history import Bounds, Durability, Fault
+from .faulty_files import Fault as DiskFault
+from .faulty_files import FaultyFiles
+from .history import Durability, Fault
 from .log_driver import KIB
 from .payloads import payload
 from .power_loss import Crashed, PowerLossFiles
 from .queue_core import QueueCore
 from .queue_history import (
-    Final,
     Grouped,
     Handed,
     Moved,
     Published,
     QueueEvent,
     WorkerEvent,
-    message_of,
 )
+from .queue_life_end import ask_for_all, drain
+from .queue_life_faults import fail_syncs, fill_disk, step_clock
 from .queue_member import Held, Notebook, QueueMember
 
 CRASHES_PER_LIFE = 6
@@ -59,10 +62,15 @@ SETTLES = (Settling.ACCEPT, Settling.RELEASE, Settling.REJECT, Settling.RETURN, 
 class QueueLife:
     """One random life of a broker with queue groups."""
 
+    groups = GROUPS
+
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.durability: Durability = self.rng.choice(("synced", "synced", "written"))
-        self.core = QueueCore(PowerLossFiles(), defaults=SMALL_SEGMENTS)
+        self.core = QueueCore(FaultyFiles(PowerLossFiles()), defaults=SMALL_SEGMENTS)
+        self.began_us = self.core.clock.wall_us()
+        """The time of members when this process of the broker began."""
+        self.core.now_us = self.core_now
         self.core.create(TOPIC, PARTITIONS, {"durability": self.durability})
         self.topic_id = self.core.topic(TOPIC).id
         self.events: list[QueueEvent] = []
@@ -73,7 +81,9 @@ class QueueLife:
         """Of messages that say themselves how often they may be handed over."""
         self.numbers = count(1)
         self.sequence = 0
-        self.crashes = self.power_losses = self.late = self.resets = self.failed_syncs = 0
+        self.crashes = self.power_losses = self.late = self.resets = self.failed_syncs = self.steps = 0
+        self.full: list[DiskFault] = []
+        """Where the disk had no room."""
         self.members: list[QueueMember] = []
         for group in GROUPS:
             self.note(Grouped(group=group, max_attempts=MAX_ATTEMPTS, backoff_us=[BACKOFF_US]))
@@ -83,12 +93,18 @@ class QueueLife:
     @property
     def files(self) -> PowerLossFiles:
         """The disk."""
-        assert isinstance(self.core.files, PowerLossFiles)
+        assert isinstance(self.faulty.inner, PowerLossFiles)
+        return self.faulty.inner
+
+    @property
+    def faulty(self) -> FaultyFiles:
+        """The disk as the broker sees it."""
+        assert isinstance(self.core.files, FaultyFiles)
         return self.core.files
 
     def core_now(self) -> int:
-        """The time of members: the wall clock, which nobody steps here."""
-        return self.core.clock.wall_us()
+        """The time of members, which goes on over all processes of the broker."""
+        return self.began_us + self.core.clock.monotonic_us()
 
     def note(self, event: QueueEvent) -> None:
         """Add to the history."""
@@ -164,8 +180,10 @@ class QueueLife:
             "reconnect",
             "replace",
             "fail",
+            "fill",
+            "step the clock",
         )
-        kind = self.rng.choices(kinds, (16, 22, 14, 22, 16, 8, 2, 3, 2, 1, 1))[0]
+        kind = self.rng.choices(kinds, (16, 22, 14, 22, 16, 8, 2, 3, 2, 1, 1, 2, 1))[0]
         match kind:
             case "send":
                 self.send()
@@ -190,23 +208,14 @@ class QueueLife:
             case "replace":
                 self.replace(member)
             case "fail":
-                self.fail_sync()
+                fail_syncs(self)
+            case "fill":
+                fill_disk(self)
+            case "step the clock":
+                step_clock(self)
             case _:
                 pass
         self.harvest()
-
-    def fail_sync(self) -> None:
-        """Let some syncs of a round fail; a broker with a fenced log is killed and started again."""
-        before = self.files.failed_syncs
-        self.files.fail_syncs(lambda path: path.startswith("partitions") and self.rng.random() < 0.5)
-        if self.core.begin_round():
-            self.core.finish_round()
-        self.files.fail_syncs(None)
-        self.failed_syncs += self.files.failed_syncs - before
-        self.harvest()
-        partitions = [self.partition(index) for index in range(PARTITIONS)]
-        if any(one.is_fenced or one.delivery.is_fenced for one in partitions):
-            self.restart(power=False)
 
     def send(self) -> None:
         """Send a batch of new messages."""
@@ -217,11 +226,12 @@ class QueueLife:
         own = [self.rng.choice((0, 0, 1, 5)) for _name in names] if self.rng.random() < 0.3 else None
         self.limits.update({name: limit for name, limit in zip(names, own or [], strict=False) if limit})
         encoded = batch(*values, max_attempts=own)
-        self.sent.append((names, index, self.core.send(self.partition(index), encoded)))
+        self.sent.append((names, index, self.core.send(self.partitions[index], encoded)))
 
-    def partition(self, index: int) -> Partition:
-        """One of the topic's partitions."""
-        return self.core.topic(TOPIC).partition(index)
+    @property
+    def partitions(self) -> list[Partition]:
+        """The topic's partitions."""
+        return self.core.topic(TOPIC).partitions
 
     def replace(self, member: QueueMember) -> None:
         """Kill a member, and let another come."""
@@ -254,6 +264,7 @@ class QueueLife:
             self.restart(power=self.rng.random() < 0.6)
             if self.rng.random() < 0.1:
                 self.reset(self.rng.choice(GROUPS))
+        self.faulty.heal()
         self.core.settle()
         self.harvest()
         drain(self)
@@ -271,12 +282,14 @@ class QueueLife:
             self.note(Fault(kind="power" if power else "kill"))
             if self.rng.random() < 0.2:
                 files.crash_at(self.rng.randint(1, 30), self.rng)
+            began_us = self.core_now() + downtime_us
             try:
-                self.core = self.core.next_process(files, downtime_us)
+                self.core = self.core.next_process(FaultyFiles(files), downtime_us)
             except Crashed:
                 self.crashes += 1
-                self.core.files = files
+                self.core.files = FaultyFiles(files)
                 continue
+            self.began_us, self.core.now_us = began_us, self.core_now
             files.crash_at(-1, self.rng)
             break
         for member in self.members:
@@ -333,53 +346,3 @@ def settle_of_another(life: QueueLife, member: QueueMember) -> None:
         copy = Held(held.lease, held.topic_id, held.partition, dict(held.left), {}, 0, 0, False)
         copy.handed = set(copy.left)  # it was not handed to this one's code
         member.settle([(copy, life.rng.choice(SETTLES[:4]), [life.rng.choice([*copy.left])], 0)])
-
-
-def drain(life: QueueLife) -> None:
-    """Let every member go, and one more of each group acknowledge all there is, however long it waits."""
-    for member in life.members:
-        life.note(WorkerEvent(worker=member.name, did="killed"))
-        member.connection.close()
-    life.members.clear()
-    for group in GROUPS:
-        last, idle = life.new_member(group), 0
-        while idle < 3:
-            taken = last.acquire(1_000)
-            life.core.settle()
-            last.harvest()
-            assert not taken.is_pending
-            answer = taken.message()
-            assert isinstance(answer, AcquireReply)
-            assert answer.errors == []
-            for held in [*last.held.values()]:
-                last.settle([(held, Settling.ACCEPT, sorted(held.left), 0)])
-                idle = -1
-            life.core.settle()
-            last.harvest()
-            assert not last.requests
-            idle += 1
-            life.core.advance(45 * SECOND)
-
-
-def ask_for_all(life: QueueLife) -> None:
-    """Ask the broker what every message is in every group."""
-    door = life.core.door()
-    for index in range(PARTITIONS):
-        partition, name = life.partition(index), f"{TOPIC}/{index}"
-        life.note(Bounds(partition=name, start=partition.start_offset, end=partition.visible_offset))
-        for offset, value in enumerate(life.core.read(partition), partition.start_offset):
-            message = message_of(value)
-            life.publish([message], name, offset)
-            states = door.ask(MessageStates(life.topic_id, index, offset)).message()
-            assert isinstance(states, MessageStatesReply)
-            for state in states.states:
-                life.note(
-                    Final(
-                        group=state.group,
-                        message=message,
-                        partition=name,
-                        offset=offset,
-                        state=state.state,
-                        attempts=state.attempts,
-                    )
-                )

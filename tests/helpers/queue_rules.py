@@ -216,7 +216,9 @@ def backoff_kept(history: QueueHistory) -> Iterator[Violation]:
                 wait_us = waits[min(attempts.get(asked.lease, 1), len(waits)) - 1]
             for handed in timeline.handed:
                 early_us = wait_us - (handed.at_ns - asked.at_ns) // 1_000
-                if handed.lease > asked.lease and early_us > EARLY_US and not history.was_reset(group, asked, handed):
+                if handed.lease <= asked.lease or early_us <= EARLY_US:
+                    continue
+                if not (history.was_reset(group, asked, handed) or history.was_set_forward(asked, handed)):
                     said = f"{message} in {group}: given back for {wait_us} us, handed out {early_us} us too early"
                     yield Violation("backoff_kept", said)
 

@@ -20,6 +20,7 @@ from .queue_history import (
     Published,
     QueueEvent,
     QueueHistory,
+    Stepped,
     Told,
     WorkerEvent,
     message_of,
@@ -104,6 +105,15 @@ GOOD: dict[str, list[QueueEvent]] = {
         handed(0, 2, 2, at_ns=SECOND_NS),
         *asked("nack", 0, 2, at_ns=SECOND_NS),
         handed(0, 3, 3, at_ns=3 * SECOND_NS),
+        final(0, "leased"),
+    ],
+    "handed out early by a broker that started after its clock was set forward": [
+        *SLOW,
+        handed(0, 1),
+        *asked("nack", 0, 1),
+        Stepped(by_us=3_600_000_000),
+        Fault(kind="kill"),
+        handed(0, 2, 2),
         final(0, "leased"),
     ],
     "given up at its limit": [
@@ -265,6 +275,22 @@ BAD: dict[str, tuple[str, list[QueueEvent]]] = {
     "handed out before its backoff": (
         "backoff_kept",
         [*SLOW, handed(0, 1), *asked("nack", 0, 1), handed(0, 2, 2, at_ns=SECOND_NS // 2), final(0, "leased")],
+    ),
+    "handed out early by a broker that ran while its clock was set forward": (
+        "backoff_kept",
+        [*SLOW, handed(0, 1), *asked("nack", 0, 1), Stepped(by_us=10**9), handed(0, 2, 2), final(0, "leased")],
+    ),
+    "handed out early by a broker that started after its clock was set back": (
+        "backoff_kept",
+        [
+            *SLOW,
+            handed(0, 1),
+            *asked("nack", 0, 1),
+            Stepped(by_us=-(10**9)),
+            Fault(kind="kill"),
+            handed(0, 2, 2),
+            final(0, "leased"),
+        ],
     ),
     "handed out before the delay that was asked for": (
         "backoff_kept",
