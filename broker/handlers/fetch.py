@@ -59,12 +59,15 @@ class _Reading:
         self._is_changed = False
         self._is_over = False
         self._watches: list[tuple[Partition, Watch]] = []
+        self._topics_watch: Watch | None = None
         self._timer: Timer | None = None
         self._answer: Deferred[Reply] | None = None
 
     def begin(self) -> Answer:
         """Read every position once."""
-        for place in range(len(self._request.positions)):
+        request = self._request
+        self._is_changed = request.any_topic and self._context.topics.version > request.metadata_version
+        for place in range(len(request.positions)):
             self._read(place)
         if self._is_enough:
             return self._end()
@@ -165,6 +168,8 @@ class _Reading:
         context.metrics.fetches_waited += 1
         due_us = context.time.monotonic_us() + min(self._request.max_wait_us, context.limits.max_wait_us)
         self._timer = context.timers.add(due_us, self._time_is_up)
+        if self._request.any_topic:
+            self._topics_watch = context.topics.watch(self._topics_changed)
         for place, position in enumerate(self._request.positions):
             partition = context.topics.partition(position.topic_id, position.partition)
             self._watches.append((partition, partition.watch(partial(self._woken, place))))
@@ -177,6 +182,11 @@ class _Reading:
         else:  # where the topic is gone, reading says so
             self._read(place)
         if self._is_enough:
+            self._resolve()
+
+    def _topics_changed(self, _why: Wake) -> None:
+        self._is_changed = True
+        if not self._is_over and self._is_enough:
             self._resolve()
 
     def _time_is_up(self) -> None:
@@ -221,6 +231,8 @@ class _Reading:
         self._is_over = True
         if self._timer is not None:
             self._context.timers.cancel(self._timer)
+        if self._topics_watch is not None:
+            self._context.topics.unwatch(self._topics_watch)
         for partition, watch in self._watches:
             partition.unwatch(watch)
         self._watches.clear()

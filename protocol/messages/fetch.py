@@ -22,7 +22,8 @@ class Fetch(Message):
 
     `verify`: the broker checks what it would send, after the reader met a bad checksum, and answers CORRUPT with the
     range. `timestamps`: leave out batches with no record in [from, to) of the producers' timestamps. `archived`: read
-    below the log's start from the archive.
+    below the log's start from the archive. `any_topic`: a change of any topic ends the wait too, as for who reads by a
+    pattern; without positions nothing else does.
     """
 
     positions: list[FetchPosition]
@@ -33,6 +34,7 @@ class Fetch(Message):
     timestamps: tuple[TimeUs, TimeUs] | None = None
     metadata_version: int = 0
     archived: bool = False
+    any_topic: bool = False
 
 
 class FetchResult(Message):

@@ -64,6 +64,7 @@ class Acquire(Message):
 
     `held`: all leases the member still has, told once after a reconnect: its others are returned, uncounted. A
     `visibility_timeout_us` of 0 is the group's. `counts`: every lease counts as handed over (no `hand_overs` come).
+    A change of `topics` since `metadata_version` ends the wait, with `any_topic` one of any topic.
     """
 
     group_id: GroupId
@@ -78,6 +79,7 @@ class Acquire(Message):
     held: list[LeaseId] | None = None
     counts: bool = False
     metadata_version: int = 0
+    any_topic: bool = False
 
 
 class SettleError(msgspec.Struct, array_like=True, gc=False, frozen=True):

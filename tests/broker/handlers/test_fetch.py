@@ -21,6 +21,7 @@ from tidelog.protocol.messages import (
     AlterTopic,
     Cancel,
     CancelReply,
+    CreateTopic,
     DeleteTopic,
     Fetch,
     FetchPosition,
@@ -231,6 +232,29 @@ async def test_a_reader_that_knows_less_is_told_at_once() -> None:
         await peer.ask(AlterTopic("default/t", partitions=2))
         known = Fetch([FetchPosition(topic_id, 0, 0)], max_wait_us=MINUTE_US, metadata_version=described.version)
         assert results(await peer.ask(known)) == []
+
+
+@pytest.mark.parametrize("is_reading", [False, True])
+async def test_a_change_of_any_topic_ends_the_wait_of_who_asks_for_that(is_reading: bool) -> None:
+    """One that is made, changed or deleted, whether the fetch has positions or none; who knows less is told at once."""
+    async with running_broker() as running:
+        reader, admin = await running.greeted(), await running.greeted()
+        topic_id = await running.topic(admin)
+        positions = [FetchPosition(topic_id, 0, 0)] if is_reading else []
+        known = 0
+        for change in (CreateTopic("default/u"), AlterTopic("default/u", partitions=9), DeleteTopic("default/u")):
+            described = (await admin.ask(Metadata())).message
+            assert isinstance(described, MetadataReply)
+            waiting = Fetch(positions, max_wait_us=MINUTE_US, metadata_version=described.version, any_topic=True)
+            await reader.send(waiting)
+            await trio.testing.wait_all_tasks_blocked()
+            assert reader.reply_nowait() is None
+            await admin.ask(change)
+            message = (await reader.reply()).message
+            assert isinstance(message, FetchReply)
+            assert (message.results, message.metadata_version > described.version > known) == ([], True)
+            assert results(await reader.ask(waiting)) == []
+            known = described.version
 
 
 async def test_a_deletion_ends_the_wait() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
+import trio.testing
 from tests.helpers.raw_peer import RawPeer, produce
 from tests.helpers.running_broker import running_broker
 
@@ -14,6 +15,7 @@ from tidelog.protocol.messages import (
     AcquireReply,
     Cancel,
     CancelReply,
+    CreateTopic,
     DescribeGroups,
     DescribeGroupsReply,
     Grant,
@@ -23,6 +25,8 @@ from tidelog.protocol.messages import (
     JoinGroupReply,
     MessageStates,
     MessageStatesReply,
+    Metadata,
+    MetadataReply,
     Settle,
     SettleItem,
     SettleReply,
@@ -123,6 +127,25 @@ async def test_a_cancelled_acquire_is_answered_empty_and_takes_nothing() -> None
         assert cancelled.withdrawn
         await produce(other, topic_id, b"a")
         assert leased(await other.ask(acquire_of(joined, topic_id, 8))) == [(0, b"a")]
+
+
+async def test_a_topic_that_is_made_ends_the_wait_of_who_asks_for_that() -> None:
+    """It may match a pattern; another one's acquire waits on."""
+    async with running_broker() as running:
+        peer, other, admin = [await running.greeted() for _ in range(3)]
+        topic_id = await running.topic(admin)
+        joined = await join(peer, topic_id)
+        described = (await admin.ask(Metadata())).message
+        assert isinstance(described, MetadataReply)
+        known = {"metadata_version": described.version, "max_wait_us": MINUTE_US}
+        await peer.send(acquire_of(joined, topic_id, any_topic=True, **known))
+        await other.send(acquire_of(joined, topic_id, 8, **known))
+        await trio.testing.wait_all_tasks_blocked()
+        await admin.ask(CreateTopic("default/u"))
+        answer = (await peer.reply()).message
+        assert isinstance(answer, AcquireReply)
+        assert (answer.grants, answer.metadata_version > described.version) == ([], True)
+        assert other.reply_nowait() is None
 
 
 async def states(peer: RawPeer, topic_id: int, offset: int) -> list[tuple[str, str, int]]:
