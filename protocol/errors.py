@@ -75,9 +75,9 @@ __all__ = [
     "ProducerFencedError",
     "ProtocolError",
     "RangeNotAvailableError",
+    "RedriveLimitError",
     "SentRecord",
     "SequenceGapError",
-    "RedriveLimitError",
     "SequenceReusedError",
     "StorageError",
     "TidelogError",
@@ -352,13 +352,13 @@ class GroupLimitError(TidelogError):
     code, number = "GROUP_LIMIT", 67
 
 
-# -- the archive -----------------------------------------------------------------------------------------------------
-
 class RedriveLimitError(TidelogError):
     """The dead letter was redriven as often as is allowed; ask for more redrives, or purge it."""
 
     code, number = "REDRIVE_LIMIT", 70
 
+
+# -- the archive -----------------------------------------------------------------------------------------------------
 
 
 class ArchiveOffError(TidelogError):

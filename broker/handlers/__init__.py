@@ -30,15 +30,15 @@ from ...protocol.messages import (
     ListArchive,
     ListOffsets,
     Message,
-    MessageStates,
     MessageAttempts,
+    MessageStates,
     Metadata,
     Outcome,
     Ping,
     Produce,
-    ReopenTopic,
     Purge,
     Redrive,
+    ReopenTopic,
     ResetGroup,
     RunArchive,
     Settle,
@@ -113,9 +113,6 @@ def _administer(context: Context, message: Message) -> Answer:
             return groups.reset(context, message)
         case DeleteGroup():
             return groups.delete(context, message)
-        case Outcome():
-            return outcome.outcome(context, message)
-        case Stats():
         case DeadLetters():
             return dead_letters.pending(context, message)
         case Redrive():
@@ -124,6 +121,9 @@ def _administer(context: Context, message: Message) -> Answer:
             return dead_letters.purge(context, message)
         case MessageAttempts():
             return dead_letters.attempts(context, message)
+        case Outcome():
+            return outcome.outcome(context, message)
+        case Stats():
             return stats.stats(context)
         case ListArchive():
             return archive.list_archive(context, message)

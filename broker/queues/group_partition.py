@@ -254,6 +254,12 @@ class GroupPartition:
     def _policies(self, start: int, end: int) -> Iterable[tuple[int, int, RetryPolicy]]:
         return self.ledger.log.own_retries.parts(start, end, self._owner.group.settings.retry)
 
+    def record(self, events: Sequence[Event]) -> None:
+        """Record what somebody else decided of its messages, and serve those who wait. Raises what keeps it from being
+        recorded."""
+        self.ledger.append(events)
+        self._tell()
+
     # -- time ------------------------------------------------------------------------------------------------------
 
     def _set_alarm(self, events: Iterable[Event]) -> None:
@@ -275,12 +281,6 @@ class GroupPartition:
             for event in expired(state, group.id, self.ledger.generation, lease, retrying)
         )
         piece = next(self.ledger.log.pieces(ended), None)
-    def record(self, events: Sequence[Event]) -> None:
-        """Record what somebody else decided of its messages, and serve those who wait. Raises what keeps it from being
-        recorded."""
-        self.ledger.append(events)
-        self._tell()
-
         if piece is not None:
             try:
                 self.ledger.append(piece)

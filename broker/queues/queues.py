@@ -77,9 +77,9 @@ class Queues:
         self._deliveries = Deliveries(services, topics, groups, settings, self._delivery_changed)
         self._hold = RetentionHold(groups)
         pins = Pins()
-        self._around = Surroundings(
         self.when_delivery_changed: list[Callable[[PartitionDelivery], None]] = []
         """Called when a delivery log was opened, opened anew, fenced, or could not be opened."""
+        self._around = Surroundings(
             services,
             waits,
             chance,
@@ -103,12 +103,12 @@ class Queues:
     def __repr__(self) -> str:
         return f"<Queues {len(self._at_work)} groups at work>"
 
-    # -- requests --------------------------------------------------------------------------------------------------
     @property
     def around(self) -> Surroundings:
         """What all groups share."""
         return self._around
 
+    # -- requests --------------------------------------------------------------------------------------------------
 
     def acquire(self, request: Acquire, client: str = "") -> Reply | Deferred[Reply]:
         """Lease messages. Raises UnknownGroupError, UnknownTopicIdError, InvalidRequestError."""
@@ -125,13 +125,6 @@ class Queues:
             group.members.hear(request.member, client)
         return SettleRequest(request, group.part, group.counters).begin()
 
-    def _work(self, group: Group) -> QueueGroup:
-        found = self._at_work.get(group.id)
-        if found is None:
-            counters = self._counters.setdefault(group.id, Counters())
-            found = self._at_work[group.id] = QueueGroup(group, self._topics, self._around, counters)
-        return found
-
     def part(self, group: Group, topic_id: int, index: int) -> GroupPartition:
         """Return a group in one partition. Raises UnknownTopicIdError, UnknownPartitionError, InvalidRequestError."""
         return self._work(group).part(topic_id, index)
@@ -139,6 +132,13 @@ class Queues:
     def opened(self, delivery: PartitionDelivery) -> Deferred[None]:
         """Have a partition's delivery log opened, or made; resolves once it is open."""
         return self._deliveries.opened(delivery)
+
+    def _work(self, group: Group) -> QueueGroup:
+        found = self._at_work.get(group.id)
+        if found is None:
+            counters = self._counters.setdefault(group.id, Counters())
+            found = self._at_work[group.id] = QueueGroup(group, self._topics, self._around, counters)
+        return found
 
     # -- what is asked of groups -----------------------------------------------------------------------------------
 
@@ -263,6 +263,8 @@ class Queues:
         return queue_gauges(self._topics, self._groups, self._at_work, self._counters, self._hold.held_segments)
 
     def _delivery_changed(self, delivery: PartitionDelivery) -> None:
+        for tell in self.when_delivery_changed:
+            tell(delivery)
         for one in self._groups.reading(delivery.topic_id):
             if delivery.problem() is None and _is_left_with_business(one, delivery):
                 self._work(one)  # what it had on record of them is gone with the part that was not synced
@@ -270,8 +272,6 @@ class Queues:
             part = group.parts.get((delivery.topic_id, delivery.index))
             if part is not None:
                 group.reopened(part)
-        for tell in self.when_delivery_changed:
-            tell(delivery)
 
 
 def _has_business(group: Group, partition: Partition) -> bool:
