@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .batch_check import RESERVED_HEADER_PREFIX, check_from_producer
-from .batch_decode import RecordBatch, check_frame, decode_batch, decode_routing
+from .batch_decode import RecordBatch, check_frame, decode_batch, routing_place
 from .batch_encode import DEFAULT_PRIORITY, encode_batch
 from .batch_header import (
     HEADER_BYTES,
@@ -46,10 +46,10 @@ __all__ = [
     "check_from_producer",
     "cut_out",
     "decode_batch",
-    "decode_routing",
     "encode_batch",
     "iterate_headers",
     "reencode",
+    "routing_place",
     "stamp_leader",
     "stamp_local",
     "verify",

@@ -14,7 +14,7 @@ import numpy as np
 from .batch_header import HEADER_BYTES, MAGIC, MAX_PRIORITY, Attributes, BatchHeader, Codec
 from .columns import BinaryColumn, ColumnCursor, HeaderColumns, Int64s, RoutingColumns
 from .compression import decompress
-from .errors import BatchTooLargeError, InvalidBatchError
+from .errors import BatchTooLargeError, InvalidBatchError, UnsupportedError
 from .limits import MAX_BATCH_PAYLOAD_BYTES, MAX_RECORDS_PER_BATCH
 
 MAX_OFFSET = 1 << 62
@@ -88,10 +88,20 @@ def decode_batch(
     return decode_columns(header, data[: header.batch_length], max_payload_bytes)
 
 
-def decode_routing(view: bytes | bytearray | memoryview) -> RoutingColumns:
-    """Decode the routing columns alone of the batch that begins `view`, which need not hold what lies behind them."""
-    data = memoryview(view)
-    return _decode_routing(BatchHeader.read(data), ColumnCursor(data, HEADER_BYTES))
+def routing_place(header: BatchHeader, flag: int) -> int:
+    """Return where in a batch a routing column begins that is there, so that single entries of it can be read.
+
+    Raises UnsupportedError for one behind schedule names, whose size no header says.
+    """
+    place = HEADER_BYTES
+    for other, name, dtype in RoutingColumns.LAYOUT:
+        if other == flag:
+            return place
+        if header.attributes & other:
+            if dtype is None:
+                raise UnsupportedError(f"expected columns of entries of one size before flag {flag:#x}, found {name}")
+            place += dtype.itemsize * header.record_count + 7 & ~7
+    raise InvalidBatchError(f"expected the flag of a routing column, found {flag:#x}")
 
 
 def check_frame(header: BatchHeader, available: int, position: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ...protocol.messages import SettleError
-from .offset_set import OffsetSet, set_of
+from .offset_set import OffsetSet, by_block
 
 _BLOCK_BITS = 10
 
@@ -100,7 +100,7 @@ class Marks:
         found: list[Marked] = []
         if not self.offsets or self.offsets.isdisjoint(offsets):
             return found
-        for block, part in _by_block(self.offsets & offsets):
+        for block, part in by_block(self.offsets & offsets, _BLOCK_BITS):
             for mark, marked in self._blocks[block]:
                 inside = marked & part
                 if inside and found and found[-1].mark == mark:
@@ -126,7 +126,7 @@ class Marks:
         if mark == NEW or not offsets:
             return
         self.offsets |= offsets
-        for block, part in _by_block(offsets):
+        for block, part in by_block(offsets, _BLOCK_BITS):
             entries = self._blocks.setdefault(block, [])
             for place, (known, marked) in enumerate(entries):
                 if known == mark:
@@ -139,7 +139,7 @@ class Marks:
         """Forget the marks of these."""
         if not self.offsets or self.offsets.isdisjoint(offsets):
             return
-        for block, part in _by_block(self.offsets & offsets):
+        for block, part in by_block(self.offsets & offsets, _BLOCK_BITS):
             left = [Marked(mark, rest) for mark, marked in self._blocks[block] if (rest := marked - part)]
             if left:
                 self._blocks[block] = left
@@ -173,18 +173,3 @@ class Marks:
             marks = [mark for mark, _marked in entries]
             assert not any(mark in marks[:place] for place, mark in enumerate(marks)), "those alike are together"
         assert seen == self.offsets
-
-
-def _by_block(offsets: OffsetSet) -> Iterator[tuple[int, OffsetSet]]:
-    """Yield a set that is not empty in its parts, one a block."""
-    at, last = offsets.min(), offsets.max()
-    if at >> _BLOCK_BITS == last >> _BLOCK_BITS:
-        yield at >> _BLOCK_BITS, offsets
-        return
-    while True:
-        block = at >> _BLOCK_BITS
-        end = (block + 1) << _BLOCK_BITS
-        yield block, offsets & set_of(((block << _BLOCK_BITS, end),))
-        if end > last:
-            return
-        at = offsets.next_set_bit(end)

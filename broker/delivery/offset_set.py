@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 
 import numpy as np
+import numpy.typing as npt
 from pyroaring import BitMap64
 
 from ...protocol.errors import InvalidRequestError
@@ -56,7 +57,17 @@ def set_of_packed(packed: bytes, at_most: int = MAX_OFFSET) -> OffsetSet:
     if len(ranges) <= _FEW or total > _SPARSE * len(ranges):
         return set_of(ranges.tolist())
     first = np.repeat(ranges[:, 0] - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
-    return OffsetSet(array("Q", (first + np.arange(total)).astype(np.uint64).tobytes()))
+    return set_of_array(first + np.arange(total))
+
+
+def set_of_array(offsets: npt.NDArray[np.int64]) -> OffsetSet:
+    """Return the offsets of an array."""
+    return OffsetSet(array("Q", offsets.astype(np.uint64).tobytes()))
+
+
+def array_of(offsets: OffsetSet) -> npt.NDArray[np.int64]:
+    """Return a set as an array, ascending."""
+    return np.frombuffer(offsets.to_array(), np.int64)
 
 
 def ranges_of(offsets: OffsetSet) -> list[Span]:
@@ -118,5 +129,20 @@ def below(offsets: OffsetSet, end: int) -> OffsetSet:
     return kept
 
 
+def by_block(offsets: OffsetSet, bits: int) -> Iterator[tuple[int, OffsetSet]]:
+    """Yield a set that is not empty in its parts, by the number of the block of 2^`bits` offsets that each is in."""
+    at, last = offsets.min(), offsets.max()
+    if at >> bits == last >> bits:
+        yield at >> bits, offsets
+        return
+    while True:
+        block = at >> bits
+        end = (block + 1) << bits
+        yield block, offsets & set_of(((block << bits, end),))
+        if end > last:
+            return
+        at = offsets.next_set_bit(end)
+
+
 def _merged(offsets: OffsetSet) -> Ranges:
-    return merge_offsets(np.frombuffer(offsets.to_array(), np.int64))
+    return merge_offsets(array_of(offsets))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ...protocol.messages import SettleError
@@ -10,11 +10,11 @@ from ...protocol.messages.queue import POLICY_DELAY
 from .backoff import RetryPolicy
 from .events import Event, Flag, Kind
 from .moment import Moment
-from .offset_set import OffsetSet, iter_spans, packed_of
+from .offset_set import OffsetSet, packed_of
 from .queue_state import QueueState
 
-Policies = Callable[[int, int], Iterable[tuple[int, int, RetryPolicy]]]
-"""Returns the retry policies of a range of offsets, as parts that cover it."""
+Policies = Callable[[OffsetSet], Iterable[tuple[OffsetSet, RetryPolicy]]]
+"""Returns the retry policies of messages, as parts that cover them and are not to be changed."""
 
 
 class Failure(NamedTuple):
@@ -58,16 +58,16 @@ def released(state: QueueState, offsets: OffsetSet, failure: Failure, retrying: 
     delays: dict[tuple[int, RetryPolicy], int] = {}
     for mark, part in state.marks.parts(offsets):
         attempts = mark.attempts + 1
-        for start, end, policy in _policies(part, retrying.policies):
+        for mine, policy in retrying.policies(part):
             if attempts >= policy.max_attempts:
-                given_up.add_range(start, end)
+                given_up |= mine
                 continue
             delay_us = failure.delay_us
             if delay_us == POLICY_DELAY:
                 if (attempts, policy) not in delays:
                     delays[attempts, policy] = policy.backoff.delay_us(attempts, retrying.chance())
                 delay_us = delays[attempts, policy]
-            waits.setdefault(delay_us, OffsetSet()).add_range(start, end)
+            waits[delay_us] = waits[delay_us] | mine if delay_us in waits else mine
     events = [_event(Kind.RELEASED, group, failure, retrying.now, delay_us) for delay_us, group in waits.items()]
     if given_up and Flag.SEVERAL in failure.flags:
         alone = failure._replace(flags=Flag.EXPIRED, together=1)
@@ -76,11 +76,6 @@ def released(state: QueueState, offsets: OffsetSet, failure: Failure, retrying: 
         at_limit = failure._replace(flags=failure.flags | Flag.AT_LIMIT | retrying.given_up)
         events.append(_event(Kind.REJECTED, given_up, at_limit, retrying.now, 0))
     return events
-
-
-def _policies(offsets: OffsetSet, policies: Policies) -> Iterator[tuple[int, int, RetryPolicy]]:
-    for span in iter_spans(offsets):
-        yield from policies(*span)
 
 
 def _event(kind: Kind, offsets: OffsetSet, failure: Failure, now: Moment, delay_us: int) -> Event:

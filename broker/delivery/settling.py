@@ -28,6 +28,14 @@ class Settled:
 
     events: list[Event] = field(default_factory=list[Event])
     results: list[TidelogError | None] = field(default_factory=list["TidelogError | None"])
+    causes: list[int | None] = field(default_factory=list["int | None"])
+    """Of each event the item that it is of; None for a hand-over."""
+
+    def fail_from(self, first: int, error: TidelogError) -> None:
+        """The events from one on were not recorded: their items are not done, or in part."""
+        for item in {*self.causes[first:]}:
+            if item is not None and self.results[item] is None:
+                self.results[item] = error
 
 
 class Settlement:
@@ -60,6 +68,7 @@ class Settlement:
         self._handed: dict[int, OffsetSet] = {}
         self._events: list[Event] = []
         self._results: list[TidelogError | None] = []
+        self._causes: list[int | None] = []
 
     @property
     def settled(self) -> Settled:
@@ -68,7 +77,7 @@ class Settlement:
         for lease, offsets in self._handed.items():
             if new := offsets - self._taken.get(lease, OffsetSet()):
                 events.append(Event(Kind.HANDED_OVER, self._group, self._generation, packed_of(new), lease=lease))
-        return Settled(events + self._events, self._results)
+        return Settled(events + self._events, self._results, [None] * len(events) + self._causes)
 
     def hand_over(self, report: LeaseRanges) -> None:
         """Note what was handed to the user's code; what the member does not hold is passed over.
@@ -91,6 +100,7 @@ class Settlement:
             self._results.append(error)
         else:
             self._results.append(None)
+        self._causes += [len(self._results) - 1] * (len(self._events) - len(self._causes))
 
     def _settle(self, item: SettleItem) -> None:
         asked = set_of_packed(item.ranges, MAX_LEASED)

@@ -11,9 +11,11 @@ from ...protocol.batch import BatchHeader, encode_batch
 from ...protocol.durability import Durability
 from ...protocol.errors import OverloadedError
 from ...protocol.limits import MIB
-from ..delivery.events import Event, encode_event
+from ...protocol.messages import SettleError
+from ..delivery.events import Event, Kind, encode_event
 from ..delivery.fold import DeliveryFold
 from ..delivery.offset_set import OffsetSet
+from ..delivery.queue_state import QueueState
 from ..group_commit import Done
 from ..services import Services
 from ..storage.log import Log
@@ -33,9 +35,14 @@ PIECES = 16
 """Pieces to a segment, each soon recorded: one event, of a lease of 100,000 messages, may take as much as two."""
 
 EVENT_BYTES = 128
-"""Of an event beside its ranges, at most, where it has no error."""
+"""Of an event beside its ranges and its error, at most."""
+
+CHARACTER_BYTES = 4
+"""Of a character of an error's texts, at most."""
 
 DAY_US = 86_400_000_000
+
+_STAYS_LEASED = frozenset({Kind.ACQUIRED, Kind.HANDED_OVER, Kind.RENEWED})
 
 
 def delivery_log_id(topic_id: int, partition: int) -> int:
@@ -54,8 +61,8 @@ class DeliveryLog:
     def __init__(self, log: Log, fold: DeliveryFold, services: Services) -> None:
         self.log = log
         self.fold = fold
-        self.own_retries = OwnRetries()
-        """What leased messages say of their retries."""
+        self.own_retries: dict[int, OwnRetries] = {}
+        """Group -> what messages that it has leased say of their retries."""
         self._services = services
         self._bytes_until_upkeep = URGENT_BYTES
 
@@ -68,7 +75,7 @@ class DeliveryLog:
         size = 0
         for event in events:
             piece.append(event)
-            size += EVENT_BYTES + len(event.ranges)
+            size += EVENT_BYTES + len(event.ranges) + error_bytes(event.error)
             if size >= self.log.segment_bytes // PIECES:
                 yield piece
                 piece, size = [], 0
@@ -94,21 +101,42 @@ class DeliveryLog:
 
     def load_retries(self, messages: Log) -> None:
         """Read what leased messages say of their retries; may wait for the disk."""
-        leased = OffsetSet()
-        for state in self.fold.states.values():
-            for lease in state.leases.values():
-                leased |= lease.left
-        self.own_retries.load(messages, leased)
+        for group, state in self.fold.states.items():
+            leased = _leased(state)
+            if leased:
+                self.own_retries.setdefault(group, OwnRetries()).load(messages, leased)
 
-    def note_retries(self, batch: LeasedBatch) -> None:
-        """Read what the messages of a batch say of their retries."""
-        self.own_retries.note(batch, min(state.floor for state in self.fold.states.values()))
+    def note_retries(self, group: int, batch: LeasedBatch, offsets: OffsetSet) -> None:
+        """Read what messages of a batch that a group leases say of their retries."""
+        self.own_retries.setdefault(group, OwnRetries()).note(batch, offsets)
 
-    def forget_retries(self) -> None:
-        """Keep nothing of that where nothing is leased."""
-        if self.own_retries and not any(state.leases for state in self.fold.states.values()):
-            self.own_retries.clear()
+    def forget_retries(self, group: int, events: Iterable[Event]) -> None:
+        """Keep nothing of that for what events have taken out of its lease."""
+        own = self.own_retries.get(group)
+        if own:
+            for event in events:
+                if event.kind not in _STAYS_LEASED:
+                    own.drop(event.offsets)
+
+    def keep_retries(self) -> None:
+        """Keep nothing of that for what is not leased any more, whatever became of it."""
+        for group, own in [*self.own_retries.items()]:
+            state = self.fold.states.get(group)
+            if state is None or not own:
+                del self.own_retries[group]
+            else:
+                own.keep(_leased(state))
 
     def wait(self, word: Durability, done: Done) -> None:
         """Call `done` once all that was recorded is as durable as `word` says, with an error if it cannot be."""
         self._services.commit.wait(self.log, self.log.end_offset, word, done)
+
+
+def error_bytes(error: SettleError | None) -> int:
+    """Return how large an error is, at most."""
+    return 0 if error is None else CHARACTER_BYTES * (len(error.kind) + len(error.text) + len(error.traceback))
+
+
+def _leased(state: QueueState) -> OffsetSet:
+    """Return all that a group has leased."""
+    return OffsetSet.union(*(lease.left for lease in state.leases.values())) if state.leases else OffsetSet()

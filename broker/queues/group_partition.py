@@ -19,10 +19,10 @@ from ..dead_letters.dead_lettering import DeadLettering
 from ..deferred import Deferred
 from ..delivery.acquiring import acquired, choose, choose_suspects, earlier_attempts
 from ..delivery.backoff import RetryPolicy
-from ..delivery.events import Event, Flag, Kind
+from ..delivery.events import Event, Kind
 from ..delivery.expiring import expired, leases_due, returned
 from ..delivery.marks import Marked
-from ..delivery.offset_set import ranges_of
+from ..delivery.offset_set import OffsetSet, ranges_of
 from ..delivery.queue_state import QueueState
 from ..delivery.releasing import Retrying
 from ..delivery.settling import Settlement
@@ -31,6 +31,7 @@ from ..partition import Partition
 from ..watches import Wake
 from .alarm import Alarm
 from .batch_finder import BatchFinder
+from .delivery_log import error_bytes
 from .leased_batches import LeasedBatches
 from .ledger import Books, Ledger
 from .room import Room
@@ -42,9 +43,6 @@ RETRY_US = 1_000_000
 
 ERROR_BYTES = 32
 """Of an error and its ranges in a reply, beside its texts."""
-
-_HANDED = frozenset({Kind.HANDED_OVER, Kind.ACCEPTED, Kind.RELEASED, Kind.REJECTED})
-"""What happens only to messages that were handed over."""
 
 
 class Owner(Books, Protocol):
@@ -164,7 +162,7 @@ class GroupPartition:
             return None
         batches, earlier, told = _cut_to(room.control, state, batches)
         for batch in batches.with_retries:
-            self.ledger.log.note_retries(batch)
+            self.ledger.log.note_retries(self._owner.group.id, batch, batches.choice.offsets)
         group, generation, now = self._owner.group, self.ledger.generation, self._around.now()
         lease = self._around.next_lease()
         event = acquired(
@@ -179,7 +177,6 @@ class GroupPartition:
         )
         self.ledger.append([event])
         self._owner.counters.redelivered += sum(len(marked.offsets) for marked in earlier)
-        self._owner.counters.handed_over += batches.choice.count if Flag.COUNTED in event.flags else 0
         self._alarm.at(now.monotonic_us + duration_us)
         room.take(batches.choice.count, batches.bytes, told)
         return Leased(self, lease, batches, earlier, duration_us)
@@ -227,9 +224,7 @@ class GroupPartition:
             settlement.settle(item)
         settled = settlement.settled
         if settled.events:
-            handed = _newly_handed(state, settled.events)
-            self.ledger.append(settled.events)
-            self._owner.counters.handed_over += handed
+            self.ledger.record(settled)
             self._set_alarm(settled.events)
             self.letters.wake()
             self._tell()  # given back, or room for more: of the group's, or of a member that is idle now
@@ -251,8 +246,10 @@ class GroupPartition:
             self._around.services.report("leases not returned", group=group.name, why=error.message)
         self._tell()
 
-    def _policies(self, start: int, end: int) -> Iterable[tuple[int, int, RetryPolicy]]:
-        return self.ledger.log.own_retries.parts(start, end, self._owner.group.settings.retry)
+    def _policies(self, offsets: OffsetSet) -> list[tuple[OffsetSet, RetryPolicy]]:
+        group = self._owner.group
+        own = self.ledger.log.own_retries.get(group.id)
+        return own.parts(offsets, group.settings.retry) if own else [(offsets, group.settings.retry)]
 
     def record(self, events: Sequence[Event]) -> None:
         """Record what somebody else decided of its messages, and serve those who wait. Raises what keeps it from being
@@ -324,16 +321,6 @@ class GroupPartition:
         self.ledger.close()
 
 
-def _newly_handed(state: QueueState, events: Iterable[Event]) -> int:
-    """Return how many messages are handed over by these events: told, or taken from how they were settled."""
-    count = 0
-    for event in events:
-        lease = state.leases.get(event.lease)
-        if lease is not None and event.kind in _HANDED:
-            count += len(event.offsets - lease.handed if lease.handed else event.offsets)
-    return count
-
-
 def _cut_to(room: int, state: QueueState, batches: LeasedBatches) -> tuple[LeasedBatches, list[Marked], int]:
     """Return so much of the batches that what is told of them fits (one message does), with that and its size."""
     while True:
@@ -345,6 +332,4 @@ def _cut_to(room: int, state: QueueState, batches: LeasedBatches) -> tuple[Lease
 
 
 def _size(marked: Marked) -> int:
-    error = marked.mark.error
-    texts = 0 if error is None else 4 * (len(error.kind) + len(error.text) + len(error.traceback))
-    return ERROR_BYTES + 16 * len(ranges_of(marked.offsets)) + texts
+    return ERROR_BYTES + 16 * len(ranges_of(marked.offsets)) + error_bytes(marked.mark.error)

@@ -6,15 +6,17 @@ holds what, how much is in flight, counters) is kept in step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ...protocol.errors import GroupDegradedError, TidelogError
 from ...protocol.topic_name import short_name
 from ..delivery.acquiring import damaged
-from ..delivery.events import Event
+from ..delivery.events import Event, Flag, Kind
 from ..delivery.offset_set import OffsetSet, below, ranges_of, set_of
 from ..delivery.queue_state import QueueState
+from ..delivery.settling import Settled
+from ..errors import kept
 from ..groups import Group
 from ..meta import Begin
 from ..partition import Partition
@@ -23,6 +25,10 @@ from .delivery_log import DeliveryLog
 
 DAMAGED_RANGES = 32_768
 """Of one event: a segment that is damaged may hold millions of messages, with every other one settled."""
+
+
+_HANDED = frozenset({Kind.HANDED_OVER, Kind.ACCEPTED, Kind.RELEASED, Kind.REJECTED})
+"""What happens only to messages that were handed over."""
 
 
 class Books(Protocol):
@@ -126,6 +132,9 @@ class Ledger:
         """Let nothing be in flight here."""
         self.rebind()
         self._is_over = True
+        log = self.partition.delivery.log
+        if log is not None:
+            log.own_retries.pop(self.group.id, None)
 
     # -- recording -------------------------------------------------------------------------------------------------
 
@@ -134,9 +143,31 @@ class Ledger:
         state = self.state
         assert state is not None, "who records knows the state"
         holders = {event.lease: state.leases[event.lease].member for event in events if event.lease in state.leases}
-        self.log.append(events)
+        handed = _newly_handed(state, events)
+        try:
+            self.log.append(events)
+        except TidelogError:
+            self.log.keep_retries()  # those were read of what is not leased now
+            raise
         self._books.counters.note(events)
+        self._books.counters.handed_over += handed
+        self.log.forget_retries(self.group.id, events)
         self._after(state, holders)
+
+    def record(self, settled: Settled) -> None:
+        """Record what a settle comes to, in pieces: messages of many leases with other attempts each may be more than a
+        batch holds. Raises what keeps all of it from being recorded; if it is only the rest, the items of that get the
+        error, and their repeat does what is left of them.
+        """
+        recorded = 0
+        try:
+            for piece in self.log.pieces(settled.events):
+                self.append(piece)
+                recorded += len(piece)
+        except TidelogError as error:
+            if not recorded:
+                raise
+            settled.fail_from(recorded, kept(error))
 
     def clip(self) -> None:
         """Settle what retention has removed; at the next start that follows from where the log begins."""
@@ -147,6 +178,7 @@ class Ledger:
         holders = {lease.id: lease.member for lease in state.leases.values()}
         lost = below(state.moves.offsets, start)
         state.clip_below(start)
+        self.log.keep_retries()
         self._after(state, holders)
         if lost:
             self.on_lost(lost, "removed by retention")
@@ -178,8 +210,6 @@ class Ledger:
         for lease, member in holders.items():
             if lease not in state.leases:
                 self._books.lease_over(member, lease)
-        if holders and not state.leases:
-            self.log.forget_retries()
 
     def _count_leased(self, state: QueueState) -> None:
         self._set_leased(state.leased)
@@ -191,6 +221,18 @@ class Ledger:
 
 def _nobody(_lost: OffsetSet, _why: str) -> None:
     """Stand in where nothing is kept of what is given up."""
+
+
+def _newly_handed(state: QueueState, events: Iterable[Event]) -> int:
+    """Return how many messages are handed over by these events: told, or taken from how they were settled."""
+    count = 0
+    for event in events:
+        lease = state.leases.get(event.lease)
+        if lease is not None and event.kind in _HANDED:
+            count += len(event.offsets - lease.handed if lease.handed else event.offsets)
+        elif Flag.COUNTED in event.flags:
+            count += len(event.offsets)
+    return count
 
 
 def _unsettled(state: QueueState, start: int, end: int) -> OffsetSet:

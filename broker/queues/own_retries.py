@@ -1,59 +1,63 @@
 """Messages with a retry policy of their own: what the `retry` column of their batch says, over the group's policy.
 
-The column is read when a message is leased, and again at a start for those that are leased then; it is kept while
-leases run, since it may lie cold when one ends.
+What is leased is looked up when it is leased, and again at a start; it is kept until it is leased no more, since the
+column may lie cold when a lease ends. Of the column no more is read than lies between the first and the last of a
+lease: to read all of it cost 18 ms for one message of a batch of 20,000.
+
+    block 3: {16 bytes of the column: {3072, 3074}, others: {3073}}     blocks of 1,024 offsets, each offset once
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from ...protocol.batch import HEADER_BYTES, decode_routing
+from ...protocol.batch import HEADER_BYTES, Attributes, BatchHeader, routing_place
 from ...protocol.columns import RETRY
 from ...protocol.errors import TidelogError
 from ...protocol.retries import NO_JITTER, NO_RETRY, BackoffCode
 from ..delivery.acquiring import Choice
 from ..delivery.backoff import Backoff, BackoffKind, RetryPolicy
-from ..delivery.offset_set import OffsetSet, below
+from ..delivery.offset_set import OffsetSet, array_of, below, by_block, set_of, set_of_array
 from ..storage.log import Log
 from .leased_batches import LeasedBatch, find_batches
 
-ROUTING_BYTES = 40
-"""At most so many bytes of routing columns a record lie before the payload."""
-
 MILLISECOND_US = 1_000
 
-
 ALL_BYTES = 1 << 62
-MAX_OFFSET = 1 << 62
 
-SWEEP_AT = 4_096
-"""So many runs are kept before those of settled messages are looked for."""
+FEW_WORDS = 8
+"""Up to so many different ones of a batch are taken out by arrays, more one by one."""
+
+MAX_MERGED = 1_024
+"""Policies that are remembered as merged with the group's."""
+
+_BLOCK_BITS = 10
 
 
 class OwnRetries:
-    """Runs of offsets -> what their messages say, as 16 bytes of the column."""
+    """Of what a group has leased in a partition: which messages say something, and what, as 16 bytes of the column."""
 
     def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._runs: list[tuple[int, int, bytes]] = []
+        self._blocks: dict[int, dict[bytes, OffsetSet]] = {}
         self._merged: dict[tuple[bytes, RetryPolicy], RetryPolicy] = {}
+        self.offsets = OffsetSet()
+        """Those that say something."""
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self.offsets)
 
-    def note(self, batch: LeasedBatch, floor: int) -> None:
-        """Read what the messages of a batch say, and forget what lies below `floor` if much is kept."""
-        for run in read_retries(batch):
-            place = bisect_left(self._starts, run[0])
-            if place == len(self._starts) or self._starts[place] != run[0]:
-                self._starts.insert(place, run[0])
-                self._runs.insert(place, run)
-        if len(self._runs) > SWEEP_AT:
-            self.keep(floor, MAX_OFFSET)
+    def __repr__(self) -> str:
+        return f"<OwnRetries of {len(self)} messages in {len(self._blocks)} blocks>"
+
+    def note(self, batch: LeasedBatch, offsets: OffsetSet) -> None:
+        """Read what those messages of a batch say that are among these."""
+        for word, said in read_retries(batch, offsets):
+            self.offsets |= said
+            for block, part in by_block(said, _BLOCK_BITS):
+                words = self._blocks.setdefault(block, {})
+                words[word] = words[word] | part if word in words else part
 
     def load(self, log: Log, leased: OffsetSet) -> None:
         """Read what these messages say; may wait for the disk. What cannot be read says nothing."""
@@ -68,60 +72,82 @@ class OwnRetries:
                 return
             for batch in found:
                 if batch.has_retries:
-                    self.note(batch, 0)
+                    self.note(batch, leased)
             leased = leased - below(leased, found[-1].end_offset)
 
-    def keep(self, start: int, end: int) -> None:
-        """Keep nothing of messages outside of a range."""
-        self._runs = [run for run in self._runs if run[1] > start and run[1] <= end]
-        self._starts = [run[0] for run in self._runs]
+    def drop(self, offsets: OffsetSet) -> None:
+        """Keep nothing of these: they are not leased any more."""
+        if not self.offsets or self.offsets.isdisjoint(offsets):
+            return
+        for block, part in by_block(self.offsets & offsets, _BLOCK_BITS):
+            left = {word: rest for word, said in self._blocks[block].items() if (rest := said - part)}
+            if left:
+                self._blocks[block] = left
+            else:
+                del self._blocks[block]
+        self.offsets -= offsets
 
-    def clear(self) -> None:
-        """Keep nothing."""
-        self._starts.clear()
-        self._runs.clear()
-        self._merged.clear()
+    def keep(self, offsets: OffsetSet) -> None:
+        """Keep nothing of others than these."""
+        self.drop(self.offsets - offsets)
 
-    def parts(self, start: int, end: int, group: RetryPolicy) -> Iterable[tuple[int, int, RetryPolicy]]:
-        """Return the policies of a range, as parts that cover it."""
-        if not self._runs:
-            return ((start, end, group),)
-        parts: list[tuple[int, int, RetryPolicy]] = []
-        at = start
-        for first, last, given in self._runs[max(bisect_right(self._starts, start) - 1, 0) :]:
-            if first >= end:
-                break
-            if last <= at:
-                continue
-            if at < first:
-                parts.append((at, first, group))
-            at = min(last, end)
-            parts.append((max(first, start), at, self._merge(given, group)))
-        if at < end:
-            parts.append((at, end, group))
-        return parts
+    def parts(self, offsets: OffsetSet, group: RetryPolicy) -> list[tuple[OffsetSet, RetryPolicy]]:
+        """Return the policies of some messages, as parts that cover them."""
+        own = self.offsets & offsets if self.offsets else self.offsets
+        if not own:
+            return [(offsets, group)]
+        found: dict[bytes, OffsetSet] = {}
+        for block, part in by_block(own, _BLOCK_BITS):
+            for word, said in self._blocks[block].items():
+                if inside := said & part:
+                    found[word] = found[word] | inside if word in found else inside
+        parts = [(said, self._merge(word, group)) for word, said in found.items()]
+        plain = offsets - own
+        return [(plain, group), *parts] if plain else parts
 
-    def _merge(self, given: bytes, group: RetryPolicy) -> RetryPolicy:
-        key = (given, group)
+    def _merge(self, word: bytes, group: RetryPolicy) -> RetryPolicy:
+        key = (word, group)
         merged = self._merged.get(key)
         if merged is None:
-            merged = self._merged[key] = merge(given, group)
+            if len(self._merged) == MAX_MERGED:
+                self._merged.clear()
+            merged = self._merged[key] = merge(word, group)
         return merged
 
 
-def read_retries(batch: LeasedBatch) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the runs of messages of a batch that say the same, those that say nothing left out."""
-    count = batch.end_offset - batch.base_offset
-    head = batch.file.read_at(batch.position, min(batch.length, HEADER_BYTES + ROUTING_BYTES * count))
-    column = decode_routing(head).retries
-    if column is None:
+def read_retries(batch: LeasedBatch, offsets: OffsetSet) -> Iterator[tuple[bytes, OffsetSet]]:
+    """Yield what messages of a batch say, with those of these that say it; those that say nothing are left out."""
+    mine = set_of(((batch.base_offset, batch.end_offset),)) & offsets
+    if not mine:
         return
-    words = np.ascontiguousarray(column).view(np.uint64).reshape(-1, 2)
-    changes = np.flatnonzero((words[1:] != words[:-1]).any(axis=1)) + 1
-    for first, last in zip([0, *changes.tolist()], [*changes.tolist(), count], strict=True):
-        given = column[first].tobytes()
-        if given != NO_RETRY:
-            yield batch.base_offset + first, batch.base_offset + last, given
+    first, last = mine.min(), mine.max()
+    header = BatchHeader.read(batch.file.read_at(batch.position, HEADER_BYTES))
+    place = batch.position + routing_place(header, Attributes.RETRY)
+    size = RETRY.itemsize
+    rows = batch.file.read_at(place + size * (first - batch.base_offset), size * (last - first + 1))
+    words = np.frombuffer(rows, np.uint64).reshape(-1, 2)
+    numbers = array_of(mine)
+    if len(numbers) < len(words):
+        words = words[numbers - first]
+    for _ in range(FEW_WORDS):
+        if not len(words):
+            return
+        is_same = (words == words[0]).all(axis=1)
+        word = words[0].tobytes()
+        if word != NO_RETRY:
+            yield word, mine if np.count_nonzero(is_same) == len(mine) else set_of_array(numbers[is_same])
+        words, numbers = words[~is_same], numbers[~is_same]
+    yield from _one_by_one(words.tobytes(), numbers.tolist())
+
+
+def _one_by_one(words: bytes, numbers: list[int]) -> Iterator[tuple[bytes, OffsetSet]]:
+    """Yield the same where nearly every message says something else."""
+    found: dict[bytes, list[int]] = {}
+    for place, number in enumerate(numbers):
+        found.setdefault(words[place * RETRY.itemsize : (place + 1) * RETRY.itemsize], []).append(number)
+    found.pop(NO_RETRY, None)
+    for word, said in found.items():
+        yield word, OffsetSet(said)
 
 
 def merge(given: bytes, group: RetryPolicy) -> RetryPolicy:

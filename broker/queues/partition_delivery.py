@@ -123,7 +123,7 @@ class PartitionDelivery:
             messages = self.messages()
             self.log.log.raise_epoch(max(self.log.log.epoch, messages.epoch))
             self.log.fold.enter_epoch(self.log.log.epoch)
-            self.log.own_retries.keep(0, messages.end_offset)
+            self.log.keep_retries()
             self.on_change()
 
     def release(self, error: TidelogError, released: Callable[[], None]) -> None:

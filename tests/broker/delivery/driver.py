@@ -42,7 +42,7 @@ def item(what: Settling, lease: int, offsets: Iterable[int] = (), **fields: obje
 
 def same_policy(policy: RetryPolicy) -> Policies:
     """Return policies that are one for all messages."""
-    return lambda start, end: [(start, end, policy)]
+    return lambda offsets: [(offsets, policy)]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from tests.broker.delivery.reference import MAX_ATTEMPTS, Reference, limit_of, w
 
 from tidelog.broker.delivery.acquiring import damaged
 from tidelog.broker.delivery.backoff import Backoff, BackoffKind, RetryPolicy
+from tidelog.broker.delivery.offset_set import OffsetSet
 from tidelog.broker.delivery.queue_state import QueueState
 from tidelog.broker.storage.fold import Section
 
@@ -25,9 +26,10 @@ GROUPS_OWN = RetryPolicy(MAX_ATTEMPTS, Backoff(BackoffKind.EXPONENTIAL, wait_of(
 ONCE = RetryPolicy(1, GROUPS_OWN.backoff)
 
 
-def policies(start: int, end: int) -> list[tuple[int, int, RetryPolicy]]:
+def policies(offsets: OffsetSet) -> list[tuple[OffsetSet, RetryPolicy]]:
     """Every fifth message has its own."""
-    return [(at, at + 1, ONCE if limit_of(at) == 1 else GROUPS_OWN) for at in range(start, end)]
+    own = OffsetSet([at for at in offsets if limit_of(at) == 1])
+    return [(part, policy) for part, policy in ((own, ONCE), (offsets - own, GROUPS_OWN)) if part]
 
 
 def reference(group: int, begin: int, end: int) -> Reference:

@@ -38,7 +38,7 @@ def test_what_was_reported_counts_and_the_rest_is_suspect():
 def test_of_several_in_hand_none_is_blamed_before_it_was_alone():
     """A batch of ten goes down with its worker at its only attempt: nine are acknowledged one by one in the end, and
     the one that kills its worker each time is the one that is rejected, after it was leased alone."""
-    partition = Partition(lambda start, end: [(start, end, RetryPolicy(1, Backoff(initial_us=0, max_us=0)))])
+    partition = Partition(lambda offsets: [(offsets, RetryPolicy(1, Backoff(initial_us=0, max_us=0)))])
     state = partition.state()
     lease = partition.acquire(choose(state, 10, 10))
     partition.settle(handed=[(lease, [*range(10)])])
@@ -58,7 +58,7 @@ def test_of_several_in_hand_none_is_blamed_before_it_was_alone():
 
 def test_one_in_hand_is_given_up_at_its_limit():
     """Nothing else was handed over, so it is to blame: also where more was leased."""
-    partition = Partition(lambda start, end: [(start, end, RetryPolicy(1))])
+    partition = Partition(lambda offsets: [(offsets, RetryPolicy(1))])
     state = partition.state()
     lease = partition.acquire(choose(state, 10, 10))
     partition.settle(handed=[(lease, [0])])
@@ -83,7 +83,7 @@ def test_a_lease_ends_at_its_deadline_and_not_before():
 
 def test_suspects_are_leased_apart_and_in_shrinking_groups():
     """A thousand, then a hundred, then ten, then one alone, which counts when it is leased."""
-    partition = Partition(lambda start, end: [(start, end, AT_ONCE)])
+    partition = Partition(lambda offsets: [(offsets, AT_ONCE)])
     state = partition.state()
     lease = partition.acquire(choose(state, 1_000, 1_000))
     sizes: list[int] = []
@@ -112,7 +112,7 @@ def test_one_that_is_to_be_alone_is_not_leased_with_its_neighbours():
 
 def test_only_a_settle_clears_suspicion():
     """Expiry and return keep it, at the strictest that was said; a release takes it away."""
-    partition = Partition(lambda start, end: [(start, end, AT_ONCE)])
+    partition = Partition(lambda offsets: [(offsets, AT_ONCE)])
     state = partition.state()
     go_down(partition, partition.acquire(choose(state, 1, 1)))
     partition.record(returned(1, 1, state.leases[partition.acquire(choose_suspects(state, 1, 1))]))
@@ -143,7 +143,7 @@ def worker(partition: Partition, state: QueueState, killer: int) -> bool:
 def test_a_message_that_kills_its_worker_ends_alone_in_every_position():
     """However early or late it lies in a lease of a thousand, it is rejected, at its limit, and nobody else is."""
     for killer in (0, 1, 499, 500, 998, 999):
-        partition = Partition(lambda start, end: [(start, end, AT_ONCE)])
+        partition = Partition(lambda offsets: [(offsets, AT_ONCE)])
         state = partition.state()
         for _ in range(100):
             if not worker(partition, state, killer):
@@ -153,7 +153,7 @@ def test_a_message_that_kills_its_worker_ends_alone_in_every_position():
 
 def test_a_process_that_ends_itself_each_time_is_found_too():
     """The message in hand of a SystemExit is uncounted once, then leased alone, where each time counts."""
-    partition = Partition(lambda start, end: [(start, end, AT_ONCE)])
+    partition = Partition(lambda offsets: [(offsets, AT_ONCE)])
     state = partition.state()
     times = 0
     while chosen := choose_suspects(state, 1, 1) or choose(state, 1, 1):
@@ -183,7 +183,7 @@ def test_a_lease_that_nobody_received_is_given_back_uncounted():
 
 def test_expiry_says_that_it_was_expiry():
     """Its events have the flag, and no error of anybody's."""
-    partition = Partition(lambda start, end: [(start, end, RetryPolicy(1, PLAIN.backoff))])
+    partition = Partition(lambda offsets: [(offsets, RetryPolicy(1, PLAIN.backoff))])
     state = partition.state()
     lease = partition.acquire(choose(state, 2, 2))
     partition.settle(handed=[(lease, [0])])

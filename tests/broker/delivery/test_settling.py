@@ -64,7 +64,7 @@ def test_a_released_message_waits_and_knows_why_it_came_back():
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 7])
 def test_the_last_attempt_rejects_exactly_at_the_limit(limit: int):
     """A message is handed over as often as its limit says, never more or less."""
-    partition = Partition(lambda start, end: [(start, end, RetryPolicy(limit, PLAIN.backoff))])
+    partition = Partition(lambda offsets: [(offsets, RetryPolicy(limit, PLAIN.backoff))])
     state = partition.state()
     for attempt in range(1, limit + 1):
         assert state.counts(1).available == 1, attempt
@@ -76,7 +76,7 @@ def test_the_last_attempt_rejects_exactly_at_the_limit(limit: int):
 
 def test_the_event_of_a_last_attempt_says_so():
     """A rejection at the limit is told from one that a member wished."""
-    partition = Partition(lambda start, end: [(start, end, RetryPolicy(1))])
+    partition = Partition(lambda offsets: [(offsets, RetryPolicy(1))])
     lease = partition.acquire(choose(partition.state(), 2, 2))
     decided = partition.decide(item(Settling.RELEASE, lease, [0]), item(Settling.REJECT, lease, [1], error=BOOM))
     assert [(event.kind, event.flags, event.spans, event.error) for event in decided.events] == [
@@ -196,7 +196,7 @@ def test_a_repeat_of_all_that_was_left_is_known():
 
 def test_a_rejection_at_the_limit_is_known_as_the_release_it_was():
     """The member asked for a release, and repeats that."""
-    partition = Partition(lambda start, end: [(start, end, RetryPolicy(1))])
+    partition = Partition(lambda offsets: [(offsets, RetryPolicy(1))])
     lease = partition.acquire(choose(partition.state(), 1, 1))
     partition.settle(item(Settling.RELEASE, lease, [0]))
     assert partition.decide(item(Settling.RELEASE, lease, [0])).results == [None]
