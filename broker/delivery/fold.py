@@ -13,13 +13,12 @@ from struct import Struct
 from ...protocol.batch import HEADER_BYTES, BatchHeader, decode_batch
 from ..storage.fold import FIRST_FOLD_SECTION, Section
 from .events import decode_event
+from .freezing import FreezingDelivery
 from .moment import Moment
-from .packing import PackedDelivery, frozen, thawed
+from .packing import PackedDelivery, thawed
 from .queue_state import QueueState
 
 STATE_SECTION = FIRST_FOLD_SECTION
-STATE_VERSION = 1
-
 _ONE_VALUE = Struct("<ii")
 """The offsets column of a plain batch with one value: where it starts (0) and ends."""
 
@@ -37,6 +36,9 @@ class DeliveryFold:
         """Offsets that events spoke of and that were not there any more."""
         self._bound = bound
         self._epoch = 0
+        self._freezing: FreezingDelivery | None = None
+        self._unchanged: dict[int, bytes] = {}
+        """Group -> how it was packed last, where no event was about it since."""
         self._monotonic_us: Callable[[], int] = _in_recovery
 
     def __repr__(self) -> str:
@@ -54,20 +56,26 @@ class DeliveryFold:
         now = Moment(header.append_time_us, self._monotonic_us())
         for value in values_of(header, batch):
             event = decode_event(value)
+            self._before_event(event.group)
             state = self._state(event.group, event.generation)
             if state is not None:
                 state.apply(event, now)
 
-    def freeze(self) -> Callable[[], list[Section]]:
-        """Hold on to all states."""
-        epoch = self._epoch
-        groups = [frozen(group, self.generations[group], state) for group, state in self.states.items()]
+    def freeze(self) -> FreezingDelivery:
+        """Begin to hold on to all states; the one before is over."""
+        if self._freezing is not None:
+            self._unchanged |= self._freezing.unchanged_since()
+        states, unchanged = self.states, self._unchanged
+        kept = {group: data for group, data in unchanged.items() if group in states}
+        left = {group: (self.generations[group], state) for group, state in states.items() if group not in kept}
+        self._freezing = FreezingDelivery(STATE_SECTION, self._epoch, kept, left)
+        self._freezing.hold_more()
+        return self._freezing
 
-        def pack() -> list[Section]:
-            packed = PackedDelivery(epoch, [pack_group() for pack_group in groups])
-            return [Section(STATE_SECTION, STATE_VERSION, packed.encode())]
-
-        return pack
+    def _before_event(self, group: int) -> None:
+        self._unchanged.pop(group, None)
+        if self._freezing is not None:
+            self._freezing.before_event(group)
 
     def restore(self, sections: Sequence[Section]) -> None:
         """Replace all states by what `freeze` led to."""
@@ -76,6 +84,7 @@ class DeliveryFold:
             self.states = {one.group: thawed(one) for one in packed.groups}
             self.generations = {one.group: one.generation for one in packed.groups}
             self._epoch = packed.epoch
+        self._unchanged, self._freezing = {}, None
 
     def _state(self, group: int, generation: int) -> QueueState | None:
         """Return the state that events of this generation are about, begun where the log can begin at the latest."""
@@ -98,6 +107,7 @@ class DeliveryFold:
         """Forget a group that was deleted."""
         self.states.pop(group, None)
         self.generations.pop(group, None)
+        self._unchanged.pop(group, None)
 
     def enter_epoch(self, epoch: int) -> None:
         """What follows is said in an epoch; what was said in the one before is bounded by its end.
@@ -110,6 +120,9 @@ class DeliveryFold:
             for state in self.states.values():
                 self.clipped += state.clip_above(bound)
             self._epoch = epoch
+            self._unchanged.clear()  # what was packed may be of what is lost
+            if self._freezing is not None:
+                self._freezing.outdate()
 
     def serve(
         self, epoch: int, now: Moment, monotonic_us: Callable[[], int], visibility_timeout_us: Callable[[int], int]

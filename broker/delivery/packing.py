@@ -6,7 +6,7 @@ what it returns packs that, at any time and in any thread. What follows from oth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -109,13 +109,14 @@ class PackedDelivery(msgspec.Struct, array_like=True):
     epoch: int
     groups: list[PackedGroup]
 
-    def encode(self) -> bytes:
-        """Return it as bytes."""
-        return msgspec.msgpack.encode(self)
+    @staticmethod
+    def join(epoch: int, groups: Iterable[bytes]) -> bytes:
+        """Return the bytes of groups that were encoded each by itself."""
+        return msgspec.msgpack.encode((epoch, [*map(msgspec.Raw, groups)]))
 
     @classmethod
     def decode(cls, data: bytes) -> PackedDelivery:
-        """Read what `encode` returned. Raises CorruptError for anything else."""
+        """Read what `join` returned. Raises CorruptError for anything else."""
         try:
             return msgspec.msgpack.decode(data, type=cls)
         except msgspec.DecodeError as error:

@@ -1,5 +1,6 @@
 """State that is computed from a log's batches, and how it survives without reading them all again."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +21,26 @@ class Section:
     optional: bool = False
 
 
+class Freezing(ABC):
+    """A state that is held on to little by little, where all of it at once would keep appends waiting too long.
+
+    It is that after the last batch before it was begun, whatever is applied meanwhile.
+    """
+
+    @property
+    @abstractmethod
+    def is_held(self) -> bool:
+        """Whether all of it is held."""
+
+    @abstractmethod
+    def hold_more(self) -> None:
+        """Hold on to some more, quickly."""
+
+    @abstractmethod
+    def __call__(self) -> list[Section]:
+        """Pack it once all of it is held, in any thread and while further batches are applied."""
+
+
 class Fold(Protocol):
     """A fold over one log. `apply_batch` runs for every batch in order, the same live and in recovery."""
 
@@ -34,7 +55,8 @@ class Fold(Protocol):
     def freeze(self) -> Callable[[], list[Section]]:
         """Hold on to the state after the last batch that was applied, quickly: appends wait for it.
 
-        What comes back packs that state, in any thread and while further batches are applied.
+        What comes back packs that state, in any thread and while further batches are applied. A `Freezing` is to be
+        told to hold more until it is held; the next `freeze` ends it.
         """
         ...
 

@@ -1,15 +1,15 @@
 """When a log takes its snapshots, and the one it is taking.
 
 One is due at each roll and every `snapshot_interval_bytes`, but never within a second of the last nor before
-four times its own size was appended. Its state is taken at the end of the log; it is packed and written, in a thread,
-once the log is synced that far.
+four times its own size was appended. Its state is taken at the end of the log, a large one a part at each
+upkeep; it is packed and written, in a thread, once the log is synced that far.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from .epochs import Epochs
-from .fold import Fold, Section
+from .fold import Fold, Freezing, Section
 from .segments import Segments
 from .snapshot import KEPT, SnapshotPlace, encode_snapshot, own_sections, write_snapshot
 from .writer import Writer
@@ -25,6 +25,14 @@ class _Taken:
     pack_fold: Callable[[], list[Section]]
     appended_bytes: int
     size: int = 0  # known once it is packed
+
+    @property
+    def is_held(self) -> bool:
+        return not isinstance(self.pack_fold, Freezing) or self.pack_fold.is_held
+
+    def hold_more(self) -> None:
+        if isinstance(self.pack_fold, Freezing) and not self.pack_fold.is_held:
+            self.pack_fold.hold_more()
 
 
 class SnapshotSchedule:
@@ -50,8 +58,8 @@ class SnapshotSchedule:
 
     @property
     def waits(self) -> bool:
-        """Whether one is due but for the time since the last."""
-        return self._taken is None and self._is_due_by_bytes
+        """Whether one is due but for the time since the last, or its state is not all held on to yet."""
+        return self._is_due_by_bytes if self._taken is None else not self._taken.is_held
 
     def begin(self, monotonic_us: int, synced_bytes: int) -> Callable[[], None] | None:
         """Return the write that is to be done now, if any; `synced_bytes` of all that was appended are durable.
@@ -62,9 +70,11 @@ class SnapshotSchedule:
         if self._taken is None and self._is_due(monotonic_us):
             self._last_us = monotonic_us
             self.take()
+        elif self._taken is not None:
+            self._taken.hold_more()
         if self._taken is None or self._taken.appended_bytes > synced_bytes:
             return None
-        return self._write
+        return self._write if self._taken.is_held else None
 
     def _is_due(self, monotonic_us: int) -> bool:
         if self.is_wanted:
@@ -114,5 +124,8 @@ class SnapshotSchedule:
         """Take and write one at once, unless the last one covers everything; for a clean stop."""
         if self.kept[:1] != [self._segments.active.end_offset]:
             self.take()
+            assert self._taken is not None
+            while not self._taken.is_held:
+                self._taken.hold_more()
             self._write()
             self.finish(worked=True)

@@ -6,17 +6,19 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from tests.broker.delivery.driver import SECOND, VISIBILITY_US, Partition
 from tests.broker.delivery.reference import MAX_ATTEMPTS, Reference, limit_of, wait_of
 
+from tidelog.broker.delivery import freezing
 from tidelog.broker.delivery.acquiring import damaged
 from tidelog.broker.delivery.backoff import Backoff, BackoffKind, RetryPolicy
 from tidelog.broker.delivery.offset_set import OffsetSet
 from tidelog.broker.delivery.queue_state import QueueState
-from tidelog.broker.storage.fold import Section
+from tidelog.broker.storage.fold import Freezing, Section
 
 GROUPS = (1, 2)
 KEEPING = 2
@@ -119,13 +121,27 @@ class LogMachine(RuleBasedStateMachine):
 
     # -- starts ------------------------------------------------------------------------------------------------------
 
-    @rule()
-    def take_a_snapshot(self) -> None:
+    @rule(at_once=st.booleans())
+    def take_a_snapshot(self, at_once: bool) -> None:
+        """Hold on to both groups, at once or when something happens to them."""
+        self.pack_the_snapshot()
         over = {
             group: {(at, one.release) for at, one in life.is_to_be.every() if one.release and one.state == "available"}
             for group, life in self.groups.items()
         }
-        self.snapshots.append(Snapshot(len(self.partition.stored), self.partition.fold.freeze(), over))
+        with patch.object(freezing, "HELD_AT_ONCE", freezing.HELD_AT_ONCE if at_once else 0):
+            pack = self.partition.fold.freeze()
+        self.snapshots.append(Snapshot(len(self.partition.stored), pack, over))
+
+    @rule()
+    def pack_the_snapshot(self) -> None:
+        """End the last snapshot, so that the next is made of what did not change since."""
+        last = self.snapshots[-1] if self.snapshots else None
+        if last is not None and isinstance(last.pack, Freezing):
+            while not last.pack.is_held:
+                last.pack.hold_more()
+            sections = last.pack()
+            last.pack = lambda: sections
 
     @precondition(lambda self: len(self.partition.stored) > self.floor)
     @rule(
@@ -136,6 +152,7 @@ class LogMachine(RuleBasedStateMachine):
     )
     def crash(self, back: int, lost: int, down: int, latest: bool) -> None:
         """Keep any prefix of both logs that was not known to be durable, and start from any snapshot of it."""
+        self.pack_the_snapshot()
         partition = self.partition
         stored = max(self.floor, len(partition.stored) - back)
         end = max(self.messages_floor, partition.start, partition.end - lost)

@@ -9,7 +9,8 @@ from tests.broker.delivery.driver import SECOND, VISIBILITY_US, Partition, item
 from tidelog.broker.delivery.acquiring import choose, choose_suspects, damaged
 from tidelog.broker.delivery.events import Event, Kind
 from tidelog.broker.delivery.expiring import expired
-from tidelog.broker.delivery.fold import STATE_SECTION, STATE_VERSION, DeliveryFold
+from tidelog.broker.delivery.fold import STATE_SECTION, DeliveryFold
+from tidelog.broker.delivery.freezing import STATE_VERSION
 from tidelog.broker.storage.fold import Section
 from tidelog.protocol.batch import BatchHeader, encode_batch
 from tidelog.protocol.errors import CorruptError, LeaseLostError, UnsupportedError

@@ -13,7 +13,7 @@ from tests.helpers.faulty_files import FaultyFiles
 
 from tidelog.broker.errors import CorruptError, UnsupportedError
 from tidelog.broker.storage.files import MemoryFiles
-from tidelog.broker.storage.fold import Section
+from tidelog.broker.storage.fold import Freezing, Section
 from tidelog.broker.storage.snapshot import decode_snapshot, encode_snapshot
 
 from .counting_fold import CountingFold
@@ -249,6 +249,44 @@ def test_the_state_is_packed_by_the_thread() -> None:
     assert packed == []
     task.run()
     assert packed == ["packed"]
+
+
+def test_a_large_state_is_held_on_to_a_part_at_each_upkeep() -> None:
+    """The write begins once all of it is held, of the state of then; a clean stop does not wait for upkeeps."""
+
+    class Slow(Freezing):
+        def __init__(self, pack: Callable[[], list[Section]]) -> None:
+            self.pack, self.left = pack, 2
+
+        @property
+        def is_held(self) -> bool:
+            return not self.left
+
+        def hold_more(self) -> None:
+            self.left -= 1
+
+        def __call__(self) -> list[Section]:
+            assert self.is_held
+            return self.pack()
+
+    class Fold(CountingFold):
+        def freeze(self) -> Callable[[], list[Section]]:
+            return Slow(super().freeze())
+
+    files = MemoryFiles()
+    log = open_log(files, OFTEN, fold=Fold())
+    append(log, b"x" * 4000)
+    sync(log)
+    upkeep(log, SECOND_US)
+    assert (snapshots(files), log.upkeep_waits) == ([], True)
+    append(log, b"y")
+    upkeep(log, SECOND_US + 1)
+    assert (snapshots(files), log.upkeep_waits) == ([], True)
+    upkeep(log, SECOND_US + 2)
+    assert snapshots(files) == [1]
+    append(log, b"z")
+    log.close()
+    assert snapshots(files) == [1, 3]
 
 
 def test_a_large_section_comes_back_from_the_disk() -> None:
