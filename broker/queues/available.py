@@ -1,22 +1,34 @@
-"""The partitions of a group that may have something to lease, in the order of their turns."""
+"""The partitions of a group that may have something to lease, in the order of their turns.
+
+Partitions say when something may have changed, and are looked at then: a poll that finds nothing asks none of a
+thousand. What was true of one when it was noted is asked again before anything is made of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from itertools import islice
 
 from .group_partition import GroupPartition
 
 MAX_PREPARING = 4
 """Delivery logs that a group has made at a time: one of a thousand partitions is not to make them all at once."""
 
+TURNS_AT_ONCE = 16
+"""Partitions that are listed at a time for one acquire, which mostly is served by the first."""
+
 
 class Available:
     """Partitions with something, and those whose delivery log has yet to be opened for it."""
 
     def __init__(self) -> None:
-        self._open: dict[GroupPartition, None] = {}
+        self._open: OrderedDict[GroupPartition, None] = OrderedDict()
         self._closed: dict[GroupPartition, None] = {}
         self._suspicious: dict[GroupPartition, None] = {}
+        self._preparing: dict[GroupPartition, None] = {}
+        """Those for which a worker was at something when they were looked at last."""
+        self._troubled: dict[GroupPartition, None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._open or self._closed)
@@ -33,29 +45,92 @@ class Available:
                 self._suspicious[part] = None
         else:
             self._closed[part] = None
+        self.note_preparing(part)
 
-    def drop(self, part: GroupPartition) -> None:
-        """Look at a partition no more, until it is noted again."""
-        self._open.pop(part, None)
-        self._closed.pop(part, None)
+    def note_preparing(self, part: GroupPartition) -> None:
+        """Note that a worker is at something of a partition, where that is so."""
+        if part.is_preparing:
+            self._preparing[part] = None
+
+    def note_trouble(self, part: GroupPartition) -> bool:
+        """Note whether a partition has a problem, and return it; to be called when it may have begun or ended."""
+        if part.problem() is None:
+            self._troubled.pop(part, None)
+            return False
+        self._troubled[part] = None
+        return True
+
+    def forget(self, part: GroupPartition) -> None:
+        """Know nothing of a partition any more."""
+        for known in (self._open, self._closed, self._suspicious, self._preparing, self._troubled):
+            known.pop(part, None)
 
     def rotate(self, part: GroupPartition) -> None:
         """End a partition's turn; one with nothing more is noted again when there is something."""
-        self.drop(part)
+        self._open.pop(part, None)
+        self._closed.pop(part, None)
         if part.has_available() and not part.is_preparing and part.problem() is None:
             self.note(part)
 
-    def turns(self, topics: Collection[int]) -> list[GroupPartition]:
-        """Return those of some topics that can be asked, whose turn is next first."""
-        return [part for part in self._open if part.partition.topic_id in topics]
+    def turns(self, topics: Collection[int]) -> Iterator[GroupPartition]:
+        """Yield those of some topics that can be asked, whose turn is next first; each is to be rotated."""
+        left, passed = len(self._open), 0
+        while some := [*islice(self._open, passed, passed + min(left, TURNS_AT_ONCE))]:
+            left -= len(some)
+            for part in some:
+                if part.partition.topic_id in topics:
+                    yield part
+                else:
+                    passed += 1
 
     def to_prepare(self, topics: Collection[int]) -> list[GroupPartition]:
-        """Return those whose delivery logs should be opened now, few at a time: what has nothing needs none."""
-        self._closed = {part: None for part in self._closed if part.has_available()}
-        asked = [part for part in self._closed if part.partition.topic_id in topics]
-        return asked[: max(0, MAX_PREPARING - sum(part.is_preparing for part in asked))]
+        """Return those whose delivery logs should be opened now, few at a time: what has nothing needs none, and what
+        cannot be opened is noted when it can."""
+        found: list[GroupPartition] = []
+        useless: list[GroupPartition] = []
+        under_way = 0
+        for part in self._closed:
+            if not part.has_available() or part.problem() is not None:
+                useless.append(part)
+            elif part.partition.topic_id in topics:
+                if part.is_preparing:
+                    self.note_preparing(part)
+                    under_way += 1
+                else:
+                    found.append(part)
+            if under_way + len(found) == MAX_PREPARING:
+                break
+        for part in useless:
+            del self._closed[part]
+        return found
 
-    def suspicious(self) -> list[GroupPartition]:
-        """Return those with suspects."""
-        self._suspicious = {part: None for part in self._suspicious if part.has_suspects()}
-        return [*self._suspicious]
+    def is_preparing(self, topics: Collection[int]) -> bool:
+        """Whether a worker is at something that some topics may have messages by."""
+        is_found = False
+        done: list[GroupPartition] = []
+        for part in self._preparing:
+            if not part.is_preparing:
+                done.append(part)
+            elif part.partition.topic_id in topics:
+                is_found = True
+                break
+        for part in done:
+            del self._preparing[part]
+        return is_found or any(part.is_preparing for part in self.troubled(topics))
+
+    def troubled(self, topics: Collection[int]) -> list[GroupPartition]:
+        """Return those of some topics that have, or had, a problem."""
+        found = [part for part in self._troubled if part.partition.topic_id in topics]
+        return sorted(found, key=lambda part: (part.partition.topic_id, part.partition.index))
+
+    def suspicious(self) -> Iterator[GroupPartition]:
+        """Yield those with suspects that can be leased."""
+        passed = 0
+        while some := [*islice(self._suspicious, passed, passed + TURNS_AT_ONCE)]:
+            for part in some:
+                if not part.has_suspects():
+                    self._suspicious.pop(part, None)
+                    continue
+                passed += 1
+                if part.problem() is None:
+                    yield part

@@ -6,7 +6,7 @@ lease is never given for bytes that then cannot be sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...protocol.errors import TidelogError
 from ..delivery.acquiring import Choice
@@ -14,11 +14,13 @@ from ..errors import kept, storage_error
 from ..partition import Partition
 from ..services import Offload
 from ..storage.loading import LoadTask, NotReadyError
+from ..storage.log import Log
 from ..storage.warming import Warming
 from .leased_batches import LeasedBatches, find_batches, slices_of
 
 PREPARATIONS = 32
-"""Times something is opened or read in before one lease; one that needs more waits on the loop for the rest."""
+"""Times something is opened or read in before one lease; one that needs more waits on the loop for the rest. All that
+is cold of one is read in at once."""
 
 
 class BatchFinder:
@@ -31,6 +33,8 @@ class BatchFinder:
         self._ready = ready
         self._preparations = 0
         self._trouble: TidelogError | None = None
+        self._upto: int | None = None
+        """Where the messages end whose batches were read in: those that came since are not to make it begin again."""
         self.is_reading = False
         """Whether a worker is at it."""
 
@@ -50,6 +54,9 @@ class BatchFinder:
         if self.is_reading:
             return None
         may_wait = self._preparations >= PREPARATIONS
+        if self._upto is not None:
+            choice = choice.below(self._upto) or choice
+            self._upto = None
         try:
             found = find_batches(
                 self._partition.log,
@@ -59,34 +66,49 @@ class BatchFinder:
                 may_wait=may_wait,
                 must=must,
             )
-            if not may_wait:
-                _check_warm(found)
         except NotReadyError as error:
-            self._prepare(error.work)
+            self._prepare([error.work])
+            return None
+        cold = [] if may_wait else _cold(found)
+        if cold:
+            self._upto = found.batches[-1].end_offset
+            self._prepare(cold)
             return None
         self._preparations = 0
         return found
 
-    def _prepare(self, work: LoadTask | Warming) -> None:
+    def _prepare(self, works: Sequence[LoadTask | Warming]) -> None:
         self.is_reading = True
         self._preparations += 1
         log = self._partition.log
 
+        def run() -> None:
+            for work in works:
+                work.run()
+
         def done() -> None:
             self.is_reading = False
             try:
-                if isinstance(work, LoadTask):
-                    log.finish_load(work)
-                elif work.error is not None:
-                    raise storage_error(work.error, f"reading {work.place}")
+                for work in works:
+                    _finish(log, work)
             except TidelogError as error:
                 self._trouble = kept(error)
             self._ready()
 
-        self._offload(work.run, done)
+        self._offload(run, done)
 
 
-def _check_warm(found: LeasedBatches) -> None:
-    for piece in slices_of(found.batches):
-        if not piece.file.is_resident(piece.position, piece.length):
-            raise NotReadyError(Warming(piece.file, piece.file.path, piece.position, piece.length))
+def _finish(log: Log, work: LoadTask | Warming) -> None:
+    if isinstance(work, LoadTask):
+        log.finish_load(work)
+    elif work.error is not None:
+        raise storage_error(work.error, f"reading {work.place}")
+
+
+def _cold(found: LeasedBatches) -> list[Warming]:
+    """Return what has to be read in."""
+    return [
+        Warming(piece.file, piece.file.path, piece.position, piece.length)
+        for piece in slices_of(found.batches)
+        if not piece.file.is_resident(piece.position, piece.length)
+    ]

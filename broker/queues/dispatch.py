@@ -76,6 +76,8 @@ class Dispatch:
             self._hasty[waiter] = None
         member.waiting += 1
         self.pump()
+        if self._available.troubled(waiter.topics) and self._is_hopeless(waiter):
+            self._answer_empty(waiter)
         if not waiter.is_over and not waiter.is_hasty:
             due_us = self._around.services.time.monotonic_us() + min(request.max_wait_us, self._around.max_wait_us)
             waiter.timer = self._around.waits.add(due_us, partial(self._answer_empty, waiter))
@@ -125,7 +127,7 @@ class Dispatch:
             waiter.answer.resolve(Reply(AcquireReply(self._topics.version, [], self._problems(waiter))))
 
     def _problems(self, waiter: WaitingAcquire) -> list[PartitionProblem]:
-        found = [(part, part.problem()) for key, part in self._parts.items() if key[0] in waiter.topics]
+        found = [(part, part.problem()) for part in self._available.troubled(waiter.topics)]
         return [_problem(part, error) for part, error in found if error is not None]
 
     def _end(self, waiter: WaitingAcquire) -> None:
@@ -144,9 +146,14 @@ class Dispatch:
         """Note that a partition may have something."""
         self._available.note(part)
 
+    def note_changed(self, part: GroupPartition) -> None:
+        """Note that a partition is there, or that its delivery log was opened, fenced or could not be opened."""
+        self._available.note(part)
+        self._is_troubled |= self._available.note_trouble(part)
+
     def drop(self, part: GroupPartition) -> None:
         """Look at a partition no more."""
-        self._available.drop(part)
+        self._available.forget(part)
 
     def pump(self) -> None:
         """Serve those who wait, the first first, until nothing is available or nobody is left to be served."""
@@ -164,16 +171,13 @@ class Dispatch:
                         self._serve(waiter)
         finally:
             self._is_pumping = False
-        for waiter in [waiter for waiter in self._hasty if not self._is_preparing(waiter)]:
+        # Even who asked for no wait waits for what a worker is at.
+        for waiter in [waiter for waiter in self._hasty if not self._available.is_preparing(waiter.topics)]:
             self._answer_empty(waiter)
         if self._is_troubled:
             self._is_troubled = False
             for waiter in [waiter for waiter in self._waiting if self._is_hopeless(waiter)]:
                 self._answer_empty(waiter)
-
-    def _is_preparing(self, waiter: WaitingAcquire) -> bool:
-        """Whether a worker is at something that may give it messages: even who asked for no wait waits for that."""
-        return any(part.is_preparing for key, part in self._parts.items() if key[0] in waiter.topics)
 
     def _serve(self, waiter: WaitingAcquire) -> None:
         """Give one acquire what it may get, if anything."""
@@ -193,32 +197,36 @@ class Dispatch:
             waiter.answer.resolve(Reply(AcquireReply(self._topics.version, [], problems.all)))
 
     def _is_hopeless(self, waiter: WaitingAcquire) -> bool:
-        """Whether no partition can give anything however long it waits."""
+        """Whether no partition can give anything however long it waits; ends at the first that can."""
         return all(part.problem() is not None for key, part in self._parts.items() if key[0] in waiter.topics)
 
     def _lease_suspects(self, waiter: WaitingAcquire, room: Room, problems: Problems) -> list[Leased]:
         """Give suspects to a member that holds nothing; else have one drained for them."""
         member = waiter.member
-        suspicious = [part for part in self._available.suspicious() if part.problem() is None]
-        if not suspicious:
-            self._drained = None
-        mine = [part for part in suspicious if part.partition.topic_id in waiter.topics]
-        if not mine:
-            return []
-        if not member.is_idle:
-            if self._drained is None or self._drained.is_idle:  # one that was forgotten held nothing
-                self._drained = member
-            return []
-        if member is self._drained:
-            self._drained = None
-        for part in mine:
+        are_some = False
+        for part in self._available.suspicious():
+            are_some = True
+            if part.partition.topic_id not in waiter.topics:
+                continue
+            if not member.is_idle:
+                if self._drained is None or self._drained.is_idle:  # one forgotten held nothing
+                    self._drained = member
+                return []
+            if member is self._drained:
+                self._drained = None
+            if self._room() <= 0:
+                return []
             one = self._lease(waiter, part, room, problems, suspects=True)
             if one is not None:
                 return [one]
+        if not are_some:
+            self._drained = None
         return []
 
     def _lease_all(self, waiter: WaitingAcquire, room: Room, problems: Problems) -> list[Leased]:
         leased: list[Leased] = []
+        if self._room() <= 0:
+            return leased
         for part in self._available.turns(waiter.topics):
             if room.is_full or len(leased) == MAX_GRANTS:
                 return leased
@@ -258,7 +266,9 @@ class Dispatch:
             except TidelogError as refused:
                 error = refused
             else:
-                if one is not None:
+                if one is None:
+                    self._available.note_preparing(part)
+                else:
                     waiter.member.leases[one.lease] = part
                 return one
         problems.all.append(_problem(part, error))

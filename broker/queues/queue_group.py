@@ -80,9 +80,9 @@ class QueueGroup:
         for key, one in wanted.items():
             if key not in self.parts:
                 part = self.parts[key] = GroupPartition(self, one, self._around)
-                self._dispatch.note(part)
                 self.members.take_leases(part)
                 part.begin_serving()
+                self._dispatch.note_changed(part)
 
     def _drop(self, key: tuple[int, int]) -> None:
         part = self.parts.pop(key)
@@ -95,7 +95,8 @@ class QueueGroup:
         part.ledger.rebind()
         self.members.take_leases(part)
         part.begin_serving()
-        self.available(part)
+        self._dispatch.note_changed(part)
+        self._dispatch.pump()
 
     def change(self, group: Group) -> None:
         """Go on with the group as it is now. What it was reset in begins a new life, and everybody joins again."""

@@ -4,6 +4,7 @@ import errno
 import mmap
 import os
 import weakref
+from collections import deque
 
 from . import kernel
 from .interface import Buffer
@@ -12,6 +13,9 @@ _PAGE = 4096
 # A cold range is found by asking for one byte of a few places, not of every page: each costs a system call.
 _PROBES = 4
 _WARM_BYTES = 1 << 18
+# Where the kernel does not say what is in the page cache, so many of the last ranges that were read in are believed to
+# be there. Else who asks again after reading in would do so until it gave up: 32 times for each acquire.
+_BELIEVED = 64
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
@@ -20,6 +24,7 @@ class DescriptorFile:
 
     __slots__ = (
         "__weakref__",
+        "_believed",
         "_can_reserve",
         "_close",
         "_failed",
@@ -38,6 +43,7 @@ class DescriptorFile:
         self._can_reserve = not in_memory
         self._failed = False
         self._map: memoryview | None = None
+        self._believed: deque[tuple[int, int]] | None = None
         self._close = weakref.finalize(self, os.close, fd)
 
     def __repr__(self) -> str:
@@ -116,6 +122,8 @@ class DescriptorFile:
         """Probe a few places of the range with one-byte reads that may not wait."""
         if self._in_memory or length <= 0:
             return True
+        if self._believed is not None:
+            return any(start <= position and position + length <= end for start, end in self._believed.copy())
         step = max(length // (_PROBES - 1), _PAGE)
         places = [*range(position, position + length - 1, step), position + length - 1]
         return all(self._is_byte_resident(place) for place in places)
@@ -129,6 +137,7 @@ class DescriptorFile:
             if error.errno in _UNSUPPORTED:
                 # tmpfs cannot be asked, and need not be: its pages are the file. Others may have to read.
                 self._in_memory = kernel.is_in_memory(self.fd)
+                self._believed = deque(maxlen=_BELIEVED)
                 return self._in_memory
             raise
         return True
@@ -136,12 +145,14 @@ class DescriptorFile:
     def warm(self, position: int, length: int) -> None:
         """Read the range once so that it is in the page cache."""
         scratch = bytearray(min(_WARM_BYTES, length))
-        end = position + length
+        start, end = position, position + length
         while position < end:
             count = os.preadv(self.fd, [memoryview(scratch)[: end - position]], position)
             if count == 0:
-                return
+                break
             position += count
+        if self._believed is not None:
+            self._believed.append((start, end))
 
     def send_to(self, socket_fd: int, position: int, length: int) -> int:
         """Send part of the range to a socket."""

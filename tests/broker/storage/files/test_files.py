@@ -163,6 +163,30 @@ def test_a_file_that_cannot_be_asked_may_lie_on_the_disk(
     assert file.is_resident(0, 4096) is is_memory
 
 
+def test_what_was_read_in_is_believed_where_the_kernel_does_not_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever of it is asked for, and nothing beside it: who reads in before it sends does so once. The last 64 ranges
+    are remembered."""
+    known = os.preadv
+
+    def preadv(fd: int, buffers: list[bytearray], position: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, "not supported")
+        return known(fd, buffers, position)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    monkeypatch.setattr(kernel, "is_in_memory", lambda _fd: False)  # pyright: ignore[reportUnknownArgumentType, reportUnknownLambdaType]
+    file = DiskFiles(tmp_path).create("a", 1 << 20)
+    assert not file.is_resident(4096, 4096)
+    file.warm(4096, 8192)
+    found = [file.is_resident(*place) for place in ((4096, 8192), (5000, 100), (4095, 2), (12_000, 300))]
+    assert found == [True, True, False, False]
+    for page in range(3, 67):
+        file.warm(page << 12, 4096)
+    assert [file.is_resident(4096, 8192), file.is_resident(3 << 12, 4096)] == [False, True]
+
+
 def test_data_is_found_behind_holes(files: Files) -> None:
     """Reserved and sparse ranges are skipped; the end of the file ends the search."""
     file = files.create("a", 1 << 20)
