@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from tests.crash.test_damage import flip, used_files
 from tests.helpers.broker_core import SECOND, batch
@@ -42,7 +43,7 @@ class Work:
         self.core = QueueCore(PowerLossFiles())
         self.core.produce(self.core.create("orders", 1).partition(0), batch(*VALUES))
         self.book, _events = notebook(self.core)
-        self.given = settings(visibility_s=HOUR_S, backoff_s=HOUR_S)
+        self.given = msgspec.structs.replace(settings(visibility_s=HOUR_S, backoff_s=HOUR_S), dead_letter=False)
         self.members = [
             member_of(self.core, self.book, number, group=group, given=self.given)
             for number, group in enumerate(GROUPS, 1)
