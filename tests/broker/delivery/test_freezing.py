@@ -46,14 +46,14 @@ def restored(sections: list[Section]) -> DeliveryFold:
 
 
 def test_a_few_groups_are_held_on_to_at_a_time(held: list[int]) -> None:
-    """Of 600 groups 256, 256 and 88, each once: the event loop goes on between them."""
+    """Of 600 groups 128 at most, each once: the event loop goes on between them."""
     partition = begin(600)
     pack = partition.fold.freeze()
     counts = [len(held)]
     while not pack.is_held:
         pack.hold_more()
         counts.append(len(held))
-    assert all(0 < after - before <= 256 for before, after in zip([0, *counts], counts, strict=False))
+    assert all(0 < after - before <= 128 for before, after in zip([0, *counts], counts, strict=False))
     assert sorted(held) == [*range(1, 601)]
     assert len(restored(pack()).states) == 600
 
@@ -73,8 +73,8 @@ def test_a_group_with_many_leases_takes_the_place_of_many(held: list[int]) -> No
 
 
 def test_what_did_not_change_is_not_held_on_to_again(held: list[int]) -> None:
-    """After a snapshot of 200 groups, of which an event is about one, the next holds on to that one; a start finds all."""
-    partition = begin(200)
+    """After a snapshot of 100 groups, of which an event is about one, the next holds on to that one; a start finds all."""
+    partition = begin(100)
     partition.fold.freeze()()
     held.clear()
     lease = next(iter(partition.state(7).leases))
@@ -83,7 +83,7 @@ def test_what_did_not_change_is_not_held_on_to_again(held: list[int]) -> None:
     assert held == [7]
     states = restored(sections).states
     assert {len(state.open) for group, state in states.items() if group != 7} == {10}
-    assert (len(states), len(states[7].open)) == (200, 5)
+    assert (len(states), len(states[7].open)) == (100, 5)
     held.clear()
     partition.fold.freeze()()
     assert held == []
