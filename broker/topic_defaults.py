@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..protocol.durability import Durability
+from ..protocol.lane_weights import format_lane_weights, parse_lane_weights
 from ..protocol.limits import KIB, MAX_MESSAGE_BYTES, MIB
 from ..protocol.topic_name import short_name
-from ..protocol.topic_settings import Settings, SettingValue, awaited_groups
+from ..protocol.topic_settings import LanesPolicy, Settings, SettingValue, awaited_groups
 from .dedup import DedupSettings
+from .delivery.lane_policy import LaneSettings
 from .storage.settings import LogSettings
 
 MINUTE_US = 60_000_000
@@ -42,6 +44,8 @@ class SettingsInForce:
     """Whether retention waits until a segment is archived."""
     retention_waits_for: tuple[str, ...] = ()
     """Groups, by full name, that must have settled what retention removes."""
+    lanes: LaneSettings = field(default_factory=LaneSettings)
+    """Whose turn it is where messages have several priorities."""
 
     def on_wire(self) -> dict[str, SettingValue]:
         """Return them as `TopicInfo.settings` has them."""
@@ -51,6 +55,10 @@ class SettingsInForce:
             "dedup_scope": self.dedup_scope,
             "dedup_window": self.dedup.window_us,
             "durability": self.durability.word,
+            "lanes_max_wait": self.lanes.max_wait_us,
+            "lanes_max_wait_share": self.lanes.max_wait_share,
+            "lanes_policy": self.lanes.policy.value,
+            "lanes_weights": format_lane_weights(self.lanes.weights),
             "max_message_bytes": self.max_message_bytes,
             "retention": self.retention_us,
             "retention_bytes": self.retention_bytes,
@@ -76,6 +84,7 @@ class TopicDefaults:
     archive: bool = False
     has_archive: bool = False
     """Whether there is an archive at all; a topic that was given `archive=on` keeps everything until there is."""
+    lanes: LaneSettings = field(default_factory=LaneSettings)
     partitions: int = 6
     index_interval_bytes: int = 4 * KIB
 
@@ -105,6 +114,20 @@ class TopicDefaults:
             dedup_scope=str(given.get("dedup_scope", self.dedup_scope)),
             retention_waits_for=tuple(awaited_groups(given.get("retention_waits_for"))),
             archive=given.get("archive", "on" if self.archive else "off") == "on",
+            lanes=self._lanes(given),
+        )
+
+    def _lanes(self, given: Settings) -> LaneSettings:
+        weights, policy = given.get("lanes_weights"), given.get("lanes_policy")
+        wait_us = given.get("lanes_max_wait", self.lanes.max_wait_us)
+        share = given.get("lanes_max_wait_share", self.lanes.max_wait_share)
+        assert not isinstance(wait_us, str), f"lanes_max_wait is {wait_us!r}"
+        assert isinstance(share, int), f"lanes_max_wait_share is {share!r}"
+        return LaneSettings(
+            policy=self.lanes.policy if policy is None else LanesPolicy(policy),
+            weights=self.lanes.weights if weights is None else parse_lane_weights(str(weights)),
+            max_wait_us=wait_us,
+            max_wait_share=share,
         )
 
     def log_settings(self, settings: SettingsInForce, max_unsynced_bytes: int) -> LogSettings:

@@ -12,20 +12,23 @@ from enum import Enum
 from .durability import Durability
 from .errors import InvalidGroupError, InvalidTopicError
 from .group_name import full_group_name
+from .lane_weights import parse_lane_weights
 from .limits import KIB, MAX_MESSAGE_BYTES, MIB
 from .quantities import format_duration, format_size, parse_duration_us, parse_size
 
 SettingValue = int | str | None
 Settings = Mapping[str, SettingValue]
 
-DURATION_KEYS = frozenset({"retention", "segment_age", "dedup_window"})
+DURATION_KEYS = frozenset({"retention", "segment_age", "dedup_window", "lanes_max_wait"})
 SIZE_KEYS = frozenset({"retention_bytes", "segment_bytes", "max_message_bytes"})
-OPTIONAL_KEYS = frozenset({"retention", "retention_bytes", "segment_age", "retention_waits_for"})
+OPTIONAL_KEYS = frozenset({"retention", "retention_bytes", "segment_age", "retention_waits_for", "lanes_max_wait"})
 """Keys that may be `none`: keep for ever, keep any amount, roll by size alone (or a quarter of the retention), wait for
-no group."""
-COUNT_KEYS = frozenset({"dedup_max_ids"})
+no group, let no message go before its turn."""
+COUNT_KEYS = frozenset({"dedup_max_ids", "lanes_max_wait_share"})
 SWITCH_KEYS = frozenset({"archive"})
-WORD_KEYS = frozenset({"durability", "dedup_scope", "retention_waits_for"}) | SWITCH_KEYS
+WORD_KEYS = (
+    frozenset({"durability", "dedup_scope", "retention_waits_for", "lanes_policy", "lanes_weights"}) | SWITCH_KEYS
+)
 KEYS = DURATION_KEYS | SIZE_KEYS | COUNT_KEYS | WORD_KEYS
 
 SWITCH_WORDS = ("on", "off")
@@ -40,6 +43,9 @@ MAX_DURATION_US = 50_000_000 * 86_400_000_000
 MAX_DEDUP_WINDOW_US = 30 * 86_400_000_000
 MAX_DEDUP_IDS = 10_000_000
 """Of one partition, in memory: some 2 GB."""
+MIN_LANES_MAX_WAIT_US = 1_000
+MIN_LANES_SHARE = 2
+MAX_LANES_SHARE = 1_000
 MAX_AWAITED_GROUPS = 16
 """Groups that retention may wait for; each is looked up for every partition at every pass."""
 NO_VALUE = ("none", "null", "")
@@ -50,6 +56,13 @@ class DedupScope(Enum):
 
     PARTITION = "partition"
     TOPIC = "topic"
+
+
+class LanesPolicy(Enum):
+    """How the lanes of a topic, its messages of one priority each, take turns in queue groups."""
+
+    STRICT = "strict"
+    WEIGHTED = "weighted"
 
 
 def parse_setting(key: str, text: str) -> SettingValue:
@@ -98,12 +111,12 @@ def check_settings(settings: Settings) -> None:
                 raise InvalidTopicError(f"{key}: expected a value, found none", key=key)
         elif key == "durability":
             _check_durability(value)
-        elif key == "dedup_scope":
-            _check_dedup_scope(value)
+        elif key in _WORDS:
+            _check_word(key, value)
+        elif key == "lanes_weights":
+            _check_weights(value)
         elif key == "retention_waits_for":
             _check_groups(value)
-        elif key in SWITCH_KEYS:
-            _check_switch(key, value)
         else:
             _check_range(key, value)
 
@@ -132,15 +145,23 @@ def _check_durability(value: int | str) -> None:
         raise InvalidTopicError(f"durability: {error}", key="durability") from None
 
 
-def _check_dedup_scope(value: int | str) -> None:
-    words = [scope.value for scope in DedupScope]
-    if value not in words:
-        raise InvalidTopicError(f"dedup_scope: expected {' or '.join(words)}, found {value!r}", key="dedup_scope")
+_WORDS = {
+    "dedup_scope": tuple(scope.value for scope in DedupScope),
+    "lanes_policy": tuple(policy.value for policy in LanesPolicy),
+    **dict.fromkeys(SWITCH_KEYS, SWITCH_WORDS),
+}
 
 
-def _check_switch(key: str, value: int | str) -> None:
-    if value not in SWITCH_WORDS:
-        raise InvalidTopicError(f"{key}: expected {' or '.join(SWITCH_WORDS)}, found {value!r}", key=key)
+def _check_word(key: str, value: int | str) -> None:
+    if value not in _WORDS[key]:
+        raise InvalidTopicError(f"{key}: expected {' or '.join(_WORDS[key])}, found {value!r}", key=key)
+
+
+def _check_weights(value: int | str) -> None:
+    try:
+        parse_lane_weights(str(value))
+    except ValueError as error:
+        raise InvalidTopicError(f"lanes_weights: {error}", key="lanes_weights") from None
 
 
 def _check_range(key: str, value: int | str) -> None:
@@ -152,6 +173,8 @@ def _check_range(key: str, value: int | str) -> None:
         "max_message_bytes": (1, MAX_MESSAGE_BYTES),
         "dedup_window": (0, MAX_DEDUP_WINDOW_US),
         "dedup_max_ids": (1, MAX_DEDUP_IDS),
+        "lanes_max_wait": (MIN_LANES_MAX_WAIT_US, MAX_DURATION_US),
+        "lanes_max_wait_share": (MIN_LANES_SHARE, MAX_LANES_SHARE),
     }[key]
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         shown = format_duration if key in DURATION_KEYS else str if key in COUNT_KEYS else format_size

@@ -72,6 +72,12 @@ class Available:
         if part.has_available() and not part.is_preparing and part.problem() is None:
             self.note(part)
 
+    def tidy(self, topics: Collection[int]) -> None:
+        """Look no more at those of some topics that have nothing."""
+        for part in self.turns(topics):
+            self.rotate(part)
+        self._closed = {part: None for part in self._closed if part.has_available()}
+
     def turns(self, topics: Collection[int]) -> Iterator[GroupPartition]:
         """Yield those of some topics that can be asked, whose turn is next first; each is to be rotated."""
         left, passed = len(self._open), 0

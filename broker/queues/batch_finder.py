@@ -6,7 +6,7 @@ lease is never given for bytes that then cannot be sent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ...protocol.errors import TidelogError
 from ..delivery.acquiring import Choice
@@ -41,6 +41,11 @@ class BatchFinder:
     def __repr__(self) -> str:
         return f"<BatchFinder in {self._partition!r}{' reading' if self.is_reading else ''}>"
 
+    @property
+    def has_trouble(self) -> bool:
+        """Whether a worker could not read something, and nobody was told yet."""
+        return self._trouble is not None
+
     def take_trouble(self) -> TidelogError | None:
         """Return once what a worker could not read."""
         trouble, self._trouble = self._trouble, None
@@ -67,19 +72,22 @@ class BatchFinder:
                 must=must,
             )
         except NotReadyError as error:
-            self._prepare([error.work])
+            self._preparations += 1
+            self.read(error.work)
             return None
         cold = [] if may_wait else _cold(found)
         if cold:
             self._upto = found.batches[-1].end_offset
-            self._prepare(cold)
+            self._preparations += 1
+            self.read(*cold)
             return None
         self._preparations = 0
         return found
 
-    def _prepare(self, works: Sequence[LoadTask | Warming]) -> None:
+    def read(self, *works: LoadTask | Warming) -> None:
+        """Have a worker do what a lookup needs first."""
+        assert not self.is_reading, "one thing is read at a time"
         self.is_reading = True
-        self._preparations += 1
         log = self._partition.log
 
         def run() -> None:

@@ -2,6 +2,7 @@
 
     available parts   rotate: the first is served, and goes to the end while it has more
     waiting acquires  in the order they came; one that may get nothing now is passed over
+    several lanes     who is given what of topics whose messages have several priorities is for `lane_turns` to say
     suspects          to a member that holds nothing, nothing beside them; while there are some and no such member asks,
                       one member at a time is drained: it gets nothing new until it holds nothing
 
@@ -19,15 +20,13 @@ from ...protocol.messages import Acquire, AcquireReply, ErrorInfo, PartitionProb
 from ..deferred import Deferred, Reply, State
 from .available import Available
 from .granting import Granting
-from .group_partition import GroupPartition, Leased
+from .group_partition import GroupPartition, Leased, Wanted
+from .lane_turns import MAX_GRANTS, LaneTurns
 from .member import Member
 from .room import Room
 from .surroundings import Surroundings
 from .topic_source import TopicSource
 from .waiting_acquire import WaitingAcquire
-
-MAX_GRANTS = 64
-"""Leases of one reply: each costs an append."""
 
 Parts = dict[tuple[int, int], GroupPartition]
 
@@ -54,6 +53,7 @@ class Dispatch:
         self._around = around
         self._room = room
         self._available = Available()
+        self._lanes = LaneTurns(topics)
         self._waiting: dict[WaitingAcquire, None] = {}
         self._hasty: dict[WaitingAcquire, None] = {}
         """Those of them that wait only for what a worker is at."""
@@ -98,6 +98,7 @@ class Dispatch:
 
     def answer_changed(self) -> None:
         """Answer those who wait for messages of a topic that is gone, or changed since they asked what there is."""
+        self.look_anew()
         for waiter in [*self._waiting]:
             try:
                 for topic_id in waiter.topics:
@@ -145,15 +146,22 @@ class Dispatch:
     def note(self, part: GroupPartition) -> None:
         """Note that a partition may have something."""
         self._available.note(part)
+        self._lanes.note(part)
 
     def note_changed(self, part: GroupPartition) -> None:
         """Note that a partition is there, or that its delivery log was opened, fenced or could not be opened."""
-        self._available.note(part)
+        self.note(part)
         self._is_troubled |= self._available.note_trouble(part)
 
     def drop(self, part: GroupPartition) -> None:
         """Look at a partition no more."""
         self._available.forget(part)
+        self._lanes.drop(part)
+
+    def look_anew(self) -> None:
+        """Look again which topics have several priorities, and what is said of them."""
+        self._lanes.forget_masks(self._parts.values())
+        self._lanes.keep_policies({topic_id for topic_id, _index in self._parts})
 
     def pump(self) -> None:
         """Serve those who wait, the first first, until nothing is available or nobody is left to be served."""
@@ -216,7 +224,7 @@ class Dispatch:
                 self._drained = None
             if self._room() <= 0:
                 return []
-            one = self._lease(waiter, part, room, problems, suspects=True)
+            one = self._lease(waiter, part, room, problems, Wanted(suspects=True))
             if one is not None:
                 return [one]
         if not are_some:
@@ -227,18 +235,31 @@ class Dispatch:
         leased: list[Leased] = []
         if self._room() <= 0:
             return leased
+        if self._lanes.concern(waiter.topics):
+            return self._lease_by_lanes(waiter, room, problems)
         for part in self._available.turns(waiter.topics):
             if room.is_full or len(leased) == MAX_GRANTS:
                 return leased
-            one = self._lease(waiter, part, room, problems, suspects=False)
+            one = self._lease(waiter, part, room, problems, Wanted())
             if one is not None:
                 leased.append(one)
             self._is_troubled |= part.problem() is not None
             self._available.rotate(part)
         if not leased:
             for part in self._available.to_prepare(waiter.topics):
-                self._lease(waiter, part, room, problems, suspects=False)
+                self._lease(waiter, part, room, problems, Wanted())
                 self._is_troubled |= part.problem() is not None
+        return leased
+
+    def _lease_by_lanes(self, waiter: WaitingAcquire, room: Room, problems: Problems) -> list[Leased]:
+        def lease_one(part: GroupPartition, of: Wanted, count: int) -> Leased | None:
+            one = self._lease(waiter, part, room, problems, of, count)
+            self._is_troubled |= part.problem() is not None
+            return one
+
+        leased = self._lanes.lease(waiter.topics, room, self._room(), lease_one)
+        if not leased:
+            self._available.tidy(waiter.topics)
         return leased
 
     def _lease(
@@ -247,10 +268,11 @@ class Dispatch:
         part: GroupPartition,
         room: Room,
         problems: Problems,
-        *,
-        suspects: bool,
+        of: Wanted,
+        count: int | None = None,
     ) -> Leased | None:
-        if self._room() <= 0:
+        limit = self._room() if count is None else min(self._room(), count)
+        if limit <= 0:
             return None
         error = part.problem() or part.take_trouble()
         if error is None:
@@ -258,10 +280,10 @@ class Dispatch:
                 one = part.lease(
                     waiter.member.id,
                     room,
-                    limit=self._room(),
+                    limit=limit,
                     duration_us=waiter.duration_us,
                     counts=waiter.request.counts,
-                    suspects=suspects,
+                    of=of,
                 )
             except TidelogError as refused:
                 error = refused

@@ -17,7 +17,7 @@ from ...protocol.messages import LeaseRanges, SettleItem
 from ...protocol.topic_name import short_name
 from ..dead_letters.dead_lettering import DeadLettering
 from ..deferred import Deferred
-from ..delivery.acquiring import acquired, choose, choose_suspects, earlier_attempts
+from ..delivery.acquiring import Choice, acquired, choose, choose_suspects, earlier_attempts
 from ..delivery.backoff import RetryPolicy
 from ..delivery.events import Event, Kind
 from ..delivery.expiring import expired, leases_due, returned
@@ -34,6 +34,7 @@ from .batch_finder import BatchFinder
 from .delivery_log import error_bytes
 from .leased_batches import LeasedBatches
 from .ledger import Books, Ledger
+from .partition_lanes import PartitionLanes
 from .room import Room
 from .start_search import StartSearch
 from .surroundings import Surroundings
@@ -51,6 +52,15 @@ class Owner(Books, Protocol):
     def available(self, part: GroupPartition) -> None:
         """Note that there may be something to lease, and serve those who wait."""
         ...
+
+
+class Wanted(NamedTuple):
+    """Of which messages a lease is to be: suspects, or others; these of one lane, or in order of offsets."""
+
+    suspects: bool = False
+    lane: int | None = None
+    max_wait_us: int = 0
+    """Of the oldest: how long they must have been available."""
 
 
 class Leased(NamedTuple):
@@ -74,6 +84,8 @@ class GroupPartition:
         self._owner = owner
         self._around = around
         self._finder = BatchFinder(partition, around.services.offload, self._tell)
+        self.lanes = PartitionLanes(self.ledger, partition, self._finder, around.services.time.now_us)
+        self.ledger.recorded = self.lanes.note
         self._start = StartSearch(partition, self._record_start, self._tell)
         self._alarm = Alarm(around.services.timers, self._due)
         self._watch = partition.watch(self._woken)
@@ -147,7 +159,7 @@ class GroupPartition:
     # -- leasing ---------------------------------------------------------------------------------------------------
 
     def lease(
-        self, member: int, room: Room, *, limit: int, duration_us: int, counts: bool, suspects: bool
+        self, member: int, room: Room, *, limit: int, duration_us: int, counts: bool, of: Wanted
     ) -> Leased | None:
         """Lease what there is room for, up to `limit` messages; None when there is nothing, or not before a worker has
         read something in. Raises what keeps it from being recorded.
@@ -157,7 +169,7 @@ class GroupPartition:
             if not self.ledger.is_to_come:
                 self._around.open_delivery(self.partition.delivery)
             return None
-        batches = self._choose(state, room, min(room.records, limit), suspects=suspects)
+        batches = self._find(state, room, min(room.records, limit), of)
         if batches is None or not batches.batches:
             return None
         batches, earlier, told = _cut_to(room.control, state, batches)
@@ -181,12 +193,11 @@ class GroupPartition:
         room.take(batches.choice.count, batches.bytes, told)
         return Leased(self, lease, batches, earlier, duration_us)
 
-    def _choose(self, state: QueueState, room: Room, count: int, *, suspects: bool) -> LeasedBatches | None:
+    def _find(self, state: QueueState, room: Room, count: int, of: Wanted) -> LeasedBatches | None:
         """Choose, and find the batches. What turns out to be removed or damaged is passed over."""
         self.ledger.clip()
         while True:
-            upto = self.partition.visible_offset
-            choice = choose_suspects(state, upto, count) if suspects else choose(state, upto, count)
+            choice = self._choose(state, count, of)
             if not choice:
                 return None
             try:
@@ -194,6 +205,12 @@ class GroupPartition:
             except CorruptError:
                 if not self.ledger.pass_over_damage():
                     raise
+
+    def _choose(self, state: QueueState, count: int, of: Wanted) -> Choice | None:
+        if of.lane is not None:
+            return self.lanes.choose(of.lane, count, of.max_wait_us)
+        upto = self.partition.visible_offset
+        return choose_suspects(state, upto, count) if of.suspects else choose(state, upto, count)
 
     # -- settling --------------------------------------------------------------------------------------------------
 
@@ -286,7 +303,7 @@ class GroupPartition:
                 self._around.services.report("leases not ended", group=group.name, why=error.message)
                 self._alarm.at(now.monotonic_us + RETRY_US)
                 return
-        state.wake(now.monotonic_us)
+        self.lanes.wake(state, now.monotonic_us)
         self.letters.wake()
         self._alarm.at(state.next_due_us())
         self._tell()

@@ -54,6 +54,8 @@ class Ledger:
         self._state: QueueState | None = None
         self._leased = 0
         self._is_over = False
+        self.recorded: Callable[[Sequence[Event]], None] | None = None
+        """Told what was recorded, after it was applied."""
 
     def __repr__(self) -> str:
         return f"<Ledger of {self.group.name!r} in {self.partition!r}>"
@@ -131,6 +133,7 @@ class Ledger:
     def close(self) -> None:
         """Let nothing be in flight here."""
         self.rebind()
+        self.recorded = None
         self._is_over = True
         log = self.partition.delivery.log
         if log is not None:
@@ -153,6 +156,8 @@ class Ledger:
         self._books.counters.handed_over += handed
         self.log.forget_retries(self.group.id, events)
         self._after(state, holders)
+        if self.recorded is not None:
+            self.recorded(events)
 
     def record(self, settled: Settled) -> None:
         """Record what a settle comes to, in pieces: messages of many leases with other attempts each may be more than a

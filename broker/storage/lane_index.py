@@ -34,11 +34,11 @@ _SPARSE = 16
 
 
 class SegmentLanes(NamedTuple):
-    """The lanes of one segment, of which `index` is None where it has nothing of what was asked for."""
+    """The lanes of one segment; None where it has nothing of what was asked for."""
 
     start: int
     end: int
-    index: LaneIndex | None
+    lanes: LaneIndex | None
 
 
 class LaneIndex:

@@ -2,8 +2,6 @@
 
 from bisect import bisect_right
 from collections import OrderedDict
-from functools import reduce
-from operator import or_
 
 from ..errors import StorageError, TidelogError, storage_error
 from .damage import Damage
@@ -178,8 +176,9 @@ class Segments:
     def lane_mask(self) -> int:
         """The priorities of the messages that are kept; of a segment that was not looked at it may be any."""
         if self._sealed_mask is None:
-            masks = (self._mask_of(segment) for segment in self.all[:-1])
-            self._sealed_mask = reduce(or_, masks, 0)
+            self._sealed_mask = 0
+            for segment in self.all[:-1]:
+                self._sealed_mask |= self._mask_of(segment)
         lanes = self.all[-1].lanes
         return self._sealed_mask if lanes is None else self._sealed_mask | lanes.mask
 

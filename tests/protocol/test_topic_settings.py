@@ -23,6 +23,11 @@ from tidelog.protocol.topic_settings import KEYS, check_settings, format_setting
         ("archive", "off", "off"),
         ("retention_waits_for", "billing, other/audit", "billing, other/audit"),
         ("retention_waits_for", "none", None),
+        ("lanes_policy", "weighted", "weighted"),
+        ("lanes_weights", "9:50, 4:40, 0:10", "9:50, 4:40, 0:10"),
+        ("lanes_max_wait", "10s", 10_000_000),
+        ("lanes_max_wait", "none", None),
+        ("lanes_max_wait_share", "5", 5),
     ],
 )
 def test_settings_read_and_show_the_same_text(key: str, text: str, value: object):
@@ -34,7 +39,9 @@ def test_settings_read_and_show_the_same_text(key: str, text: str, value: object
 def test_every_key_is_exercised_above():
     """A new key needs its line in the table."""
     logs = {"retention", "retention_bytes", "segment_bytes", "segment_age", "max_message_bytes", "durability"}
-    assert logs | {"dedup_window", "dedup_scope", "dedup_max_ids", "archive", "retention_waits_for"} == KEYS
+    others = {"dedup_window", "dedup_scope", "dedup_max_ids", "archive", "retention_waits_for"}
+    lanes = {"lanes_policy", "lanes_weights", "lanes_max_wait", "lanes_max_wait_share"}
+    assert logs | others | lanes == KEYS
 
 
 @pytest.mark.parametrize(
@@ -55,6 +62,16 @@ def test_every_key_is_exercised_above():
         ("retention_waits_for", ",".join(["g"] * 17), "retention_waits_for: expected at most 16 groups, found 17"),
         ("dedup_max_ids", "0", "dedup_max_ids: expected 1 to 10000000, found 0"),
         ("dedup_max_ids", "1k", "dedup_max_ids: expected a whole number, found '1k'"),
+        ("lanes_policy", "fair", "lanes_policy: expected strict or weighted, found 'fair'"),
+        ("lanes_weights", "9=50", "lanes_weights: expected priorities with their weights such as 9:50, 4:40, 0:10"),
+        ("lanes_weights", "9:-1", "lanes_weights: expected priorities with their weights"),
+        ("lanes_weights", "", "lanes_weights: expected priorities with their weights"),
+        ("lanes_weights", "10:1", "lanes_weights: expected priorities of 0 to 9, found 10"),
+        ("lanes_weights", "9:0", "lanes_weights: expected weights of 1 to 1000, found 0"),
+        ("lanes_weights", "9:1001", "lanes_weights: expected weights of 1 to 1000, found 1001"),
+        ("lanes_weights", "9:1,9:2", "lanes_weights: expected each priority once, found 9 twice"),
+        ("lanes_max_wait", "0s", "lanes_max_wait: expected 1ms to"),
+        ("lanes_max_wait_share", "1", "lanes_max_wait_share: expected 2 to 1000, found 1"),
     ],
 )
 def test_wrong_settings_name_the_key_and_the_rule(key: str, text: str, message: str):
