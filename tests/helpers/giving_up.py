@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from tests.helpers.broker_core import SECOND, Core
 from tidelog.broker.deferred import Deferred, Reply
+from tidelog.broker.delivery.offset_set import OffsetSet, packed_of
 from tidelog.broker.groups import Group
 from tidelog.broker.partition import Partition
 from tidelog.broker.queues.group_partition import GroupPartition
@@ -30,7 +31,7 @@ from tidelog.protocol.messages import (
     Settling,
 )
 from tidelog.protocol.messages.groups import BackoffInfo
-from tidelog.protocol.offset_ranges import iter_ranges, pack_ranges
+from tidelog.protocol.offset_ranges import iter_ranges
 
 BOOM = SettleError("ValueError", "boom", "at line 3")
 MINUTE = 60 * SECOND
@@ -78,6 +79,9 @@ class GivingUp:
 
     def group(self, name: str = "g", given: GroupSettings | None = None) -> Group:
         """Return a group that reads the topic from its first message on."""
+        known = self.core.groups.find(f"default/{name}")
+        if known is not None and given is None:
+            return known
         topic_id = self.core.topic(self.topic).id
         start = GroupStart("earliest")
         joined = self.core.groups.join(f"default/{name}", [topic_id], start=start, settings=given)
@@ -87,7 +91,7 @@ class GivingUp:
         """Return a group in a partition."""
         return self.core.queues.part(self.group(name), self.core.topic(self.topic).id, partition)
 
-    def take(self, name: str = "g", count: int = 1_000, *, member: int = 1) -> dict[int, tuple[int, int]]:
+    def take(self, name: str = "g", count: int = 100_000, *, member: int = 1) -> dict[int, tuple[int, int]]:
         """Lease what there is; offset -> (partition, lease)."""
         group, topic_id = self.group(name), self.core.topic(self.topic).id
         request = Acquire(group.id, group.generation, member, [topic_id], count, counts=True)
@@ -102,11 +106,14 @@ class GivingUp:
     def items(
         self, held: dict[int, tuple[int, int]], what: Settling, offsets: Sequence[int], error: SettleError | None = None
     ) -> list[SettleItem]:
-        """Return one item for each message."""
+        """Return one item for each lease."""
         topic_id = self.core.topic(self.topic).id
+        by_lease: dict[tuple[int, int], list[int]] = {}
+        for offset in sorted(offsets):
+            by_lease.setdefault(held[offset], []).append(offset)
         return [
-            SettleItem(topic_id, *held[offset], what, pack_ranges([(offset, offset + 1)]), delay_us=0, error=error)
-            for offset in offsets
+            SettleItem(topic_id, *lease, what, packed_of(OffsetSet(some)), delay_us=0, error=error)
+            for lease, some in by_lease.items()
         ]
 
     def ask(self, name: str, items: Sequence[SettleItem], *, member: int = 1) -> Reply | Deferred[Reply]:
@@ -121,6 +128,12 @@ class GivingUp:
         items = self.items(held, Settling.REJECT, offsets, error)
         items += self.items(held, Settling.RETURN, sorted(held.keys() - {*offsets}))
         reply = answered(self.core, self.ask(name, items))
+        assert isinstance(reply, SettleReply)
+        assert not any(reply.results), reply.results
+
+    def reject_held(self, name: str, held: dict[int, tuple[int, int]]) -> None:
+        """Reject all that was taken; until that is answered."""
+        reply = answered(self.core, self.ask(name, self.items(held, Settling.REJECT, sorted(held), BOOM)))
         assert isinstance(reply, SettleReply)
         assert not any(reply.results), reply.results
 
