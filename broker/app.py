@@ -77,6 +77,8 @@ class Broker:
         self._drain_scope = trio.CancelScope()
         self._server: Server | None = None
         self._archive: ArchiveParts | None = None
+        self._look: Callable[[], None] = _nothing
+        """Has retention look at everything, once topics are open."""
         self._groups: Groups | None = None
         self._queues: Queues | None = None
         self._dead_letters: DeadLetterDesk | None = None
@@ -143,7 +145,10 @@ class Broker:
     def stepped(self) -> Stepped:
         """Return what a broker whose clock is moved by hand is moved by."""
         assert self._is_stepped, "expected a broker that is stepped"
-        return Stepped(self._timers, self._quiet_timers, self._commit, self._sync, self._workers)
+        interval_us = self._config.log.retention_check_interval_us
+        return Stepped(
+            self._timers, self._quiet_timers, self._commit, self._sync, self._workers, self._look, interval_us
+        )
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -161,6 +166,7 @@ class Broker:
         )
         defaults = topic_defaults(self._config, has_archive=store is not None)
         opened = Topics.open(services, defaults=defaults, limits=topic_limits(self._config))
+        self._look = opened.expire
         self._groups = Groups(services, opened, group_defaults(self._config))
         self._queues = Queues(
             services,
@@ -203,7 +209,7 @@ class Broker:
             nursery.start_soon(run_timers, self._timers, self._time.monotonic_us, self._sync.end_turn)
             nursery.start_soon(self._heartbeat.run)
             self._repeat(BUFFER_SWEEP_US, self._memory.sweep)  # stepped, a step costs more than idle buffers
-        self._repeat(self._config.log.retention_check_interval_us, topics.expire)
+            self._repeat(self._config.log.retention_check_interval_us, topics.expire)
         broker = self._config.broker
         around = Surroundings(
             handle=answer,
@@ -306,6 +312,10 @@ class Broker:
         get_logger().info("stopping")
         with self._drain_scope:
             await server.drain(self._config.broker.drain_timeout_us / 1e6)
+
+
+def _nothing() -> None:
+    """Stand in until there is something to do."""
 
 
 def _report(event: str, **fields: str | int) -> None:

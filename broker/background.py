@@ -204,6 +204,9 @@ class Stepped(NamedTuple):
     commit: GroupCommit[SyncTask]
     sync: SyncThread
     workers: Workers
+    look: Callable[[], None]
+    """Retention's look at everything, and what goes with it."""
+    look_interval_us: int
 
 
 class Heartbeat:

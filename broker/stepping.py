@@ -3,6 +3,9 @@
     settle      until no task can run, no sync is on its way and no worker works: all that was sent is answered
     pass_until  the clock goes from one due time to the next; at each, what is due is called and the broker settles
 
+Retention looks at everything each 30 s of a broker's time. Here nobody can tell when it looked but who asks when the
+clock has stopped: of the looks in a long time only the last few are taken, and one each half an hour before.
+
 Sessions stay in the hands of the loop; deadlines do not, so that a day passes in as long as its work takes.
 """
 
@@ -19,6 +22,12 @@ from .clock import VirtualClock
 THREAD_LOOK_S = 0.0001
 """How often to look whether a sync or a worker is through."""
 
+LEAP_US = 1_800_000_000
+"""How long retention does not look at the most: a month of such looks takes a fraction of a second."""
+
+LOOKS = 6
+"""How many it takes before the clock stops: what is too old may be closed, covered by snapshots and removed by then."""
+
 
 class Stepper:
     """Moves the clock of one broker; everything here runs in its event loop."""
@@ -26,6 +35,8 @@ class Stepper:
     def __init__(self, parts: Stepped, clock: VirtualClock) -> None:
         self._parts = parts
         self._clock = clock
+        self._looked_us = clock.monotonic_us()
+        """When retention looked last."""
         self.next_due_us: int | None = None
         """As of the last time it settled."""
         self.next_work_us: int | None = None
@@ -47,13 +58,28 @@ class Stepper:
     async def pass_until(self, us: int, is_noticed: Callable[[], bool]) -> None:
         """Let time pass up to `us`, or to where `is_noticed` after something was due."""
         self._look_ahead()
-        while self.next_due_us is not None and self.next_due_us <= us:
-            self._go_to(self.next_due_us)
+        while True:
+            stop_us = us if self.next_due_us is None else min(self.next_due_us, us)
+            look_us = self._next_look_us(stop_us)
+            if look_us <= stop_us:
+                self._go_to(look_us)
+                self._looked_us = look_us
+                self._parts.look()
+            elif self.next_due_us is not None and self.next_due_us <= us:
+                self._go_to(stop_us)
+            else:
+                break
             await self._do_what_is_due()
             if is_noticed():
                 return
         self._go_to(us)
         await self._do_what_is_due()
+
+    def _next_look_us(self, stop_us: int) -> int:
+        """Return when retention looks next, where the clock stops at `stop_us` at the latest."""
+        interval_us = self._parts.look_interval_us
+        leap_us = min(max(LEAP_US, interval_us), stop_us - LOOKS * interval_us - self._looked_us)
+        return self._looked_us + max(interval_us, leap_us)
 
     async def _do_what_is_due(self) -> None:
         parts, now_us = self._parts, self._clock.monotonic_us()

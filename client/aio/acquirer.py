@@ -31,8 +31,9 @@ from . import runtime
 from .asking import Asking
 from .connection import Call
 from .damaged_grant import DamagedGrants
-from .joining import TOPIC_POLL_S, Joining
+from .joining import Joining
 from .queue_desk import QueueDesk
+from .topic_change import TopicChange
 
 DEFAULT_VISIBILITY_US = 30_000_000
 """Where a broker does not say what the group's is."""
@@ -52,6 +53,7 @@ class Acquirer:
         self._joining = Joining(plan, desk, timeout)
         self.asking = Asking(desk, self._joining, is_pattern=plan.subscription.is_pattern)
         self._timeout = timeout
+        self._change = TopicChange(lambda: self.is_stopped)
         self._idle: Waiter | None = None
         self._bell: runtime.Bell | None = None
         self._handed_out = (0, 0.0)
@@ -80,7 +82,7 @@ class Acquirer:
                 if self._damaged is not None:
                     await self._verify(*self._damaged, until)
                 if self._joining.is_outdated:
-                    await self._joining.refresh(until)
+                    await self._refresh(until)
                 found = self.batch_at_hand()
                 if found is not None or not await self._advance(until):
                     return found
@@ -169,17 +171,24 @@ class Acquirer:
             visibility_us = group.settings.visibility_timeout_us or DEFAULT_VISIBILITY_US
             self._prefetch = Prefetch(self._plan.max_in_flight, visibility_us / 1_000_000)
 
-    async def pause(self, until: float) -> bool:
-        """Wait until then, or until `stop`; return False after that."""
-        await self._sleep(until)
+    async def change(self, version: int) -> bool:
+        """Wait until topics changed, or until `stop`; return False after that."""
+        await self._change.wait(self._desk.link, version, math.inf)
         return not self.is_stopped
+
+    async def _refresh(self, until: float) -> None:
+        """Topics changed: what is asked for on its way may not name all that there are now."""
+        before = self._joining.topics
+        await self._joining.refresh(until)
+        if self._joining.topics != before:
+            self.asking.withdraw()
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
     async def _advance(self, until: float) -> bool:
         """Wait for the next answer, asking if need be; return False at `until` or after `stop`."""
         if not self._joining.topics:
-            await self._sleep(min(until, self._time.now() + TOPIC_POLL_S))
+            await self._change.wait(self._desk.link, self._joining.version, until)
             await self._joining.refresh(until)
             self._joined()
             return self._may_go_on(until)
@@ -244,6 +253,8 @@ class Acquirer:
                 current.wake()
         if bell is not None:
             bell.set()
+        if self.is_stopped:
+            self._change.notify()
 
     def _may_go_on(self, until: float) -> bool:
         return not self.is_stopped and self._time.now() < until

@@ -22,9 +22,6 @@ from .queue_desk import QueueDesk
 MAX_WAIT_S = 20.0
 """How long one Acquire waits in the broker."""
 
-PATTERN_WAIT_S = 2.0
-"""The same where topics may be made that the request does not name."""
-
 LATE_S = 10.0
 """How much longer than that until an answer is taken for lost, though the broker gives signs of life."""
 
@@ -86,7 +83,7 @@ class Asking:
             count = prefetch.wanted(desk.book.buffered, desk.book.held, is_waited_for=is_waited_for)
             if not count or self._asked is not None or self.problem is not None:
                 return None
-            return self._ask(connection, count, PATTERN_WAIT_S if self._is_pattern else self._time.at_most(MAX_WAIT_S))
+            return self._ask(connection, count, self._time.at_most(MAX_WAIT_S))
 
     def _ask(self, connection: Connection, count: int, wait_s: float) -> Asked | None:
         desk, group, limits = self._desk, self._joining.group, connection.limits
@@ -105,6 +102,7 @@ class Asking:
             hand_overs=desk.book.hand_overs(),
             held=[lease.id for lease in desk.book] if desk.must_tell_held or self._is_owed else None,
             metadata_version=self._joining.version,
+            any_topic=self._is_pattern,
         )
         self._is_owed = True
         try:

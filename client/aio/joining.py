@@ -12,17 +12,14 @@ from ..core.directory import TopicEntry
 from ..core.queue_plan import QueuePlan
 from .queue_desk import QueueDesk
 
-TOPIC_POLL_S = 0.5
-"""How often to look for a topic that is waited for."""
-
 log = logging.getLogger("tidelog")
 
 
-class Pausing(Protocol):
+class Waiting(Protocol):
     """Who waits for a topic."""
 
-    async def pause(self, until: float) -> bool:
-        """Wait until then; return False to give up."""
+    async def change(self, version: int) -> bool:
+        """Wait until topics are not of this version any more; return False to give up."""
         ...
 
 
@@ -55,7 +52,7 @@ class Joining:
             self.version = version
             self.is_outdated = True
 
-    async def open(self, waiting: Pausing) -> bool:
+    async def open(self, waiting: Waiting) -> bool:
         """Join, if need be; return whether there is a group by now. Raises what the broker refuses it with, and
         UnknownTopicError."""
         if self.group is not None:
@@ -66,7 +63,7 @@ class Joining:
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
-            if not await waiting.pause(time.now() + TOPIC_POLL_S):
+            if not await waiting.change(metadata.version):
                 return False
             metadata = await self._find_topics(NEVER)
             deadline = Deadline.after(self._timeout, time.now())

@@ -34,6 +34,7 @@ from . import runtime
 from .connection import Call, Connection
 from .link import Link
 from .resolving import Inquiry, find_new, find_positions, find_topics
+from .topic_change import TopicChange
 from .turn import Turn, Turns
 
 MAX_WAIT_S = 20.0
@@ -41,9 +42,6 @@ MAX_WAIT_S = 20.0
 
 LATE_S = 10.0
 """How much longer than that until an answer is taken for lost, though the broker gives signs of life."""
-
-TOPIC_POLL_S = 0.5
-"""How often to look for a topic that is waited for."""
 
 log = logging.getLogger("tidelog")
 
@@ -100,6 +98,7 @@ class Reader:
         self._flight: _Flight | None = None
         self._bell: runtime.Bell | None = None
         self._turns, self._backoff = Turns(), Backoff()
+        self._change = TopicChange(lambda: self._is_stopped)
 
     def __repr__(self) -> str:
         return f"{self._plan.subscription}, {self.positions}{', stopped' if self._is_stopped else ''}"
@@ -192,6 +191,8 @@ class Reader:
             flight.connection.wake()
         if bell is not None:
             bell.set()
+        if self._is_stopped:
+            self._change.notify()
 
     async def close(self) -> None:
         """Stop, and close the connection."""
@@ -227,7 +228,7 @@ class Reader:
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
-            await self._sleep(self.time.now() + TOPIC_POLL_S)
+            await self._change.wait(link, metadata.version, math.inf)
             if self._is_stopped:
                 return
             metadata = await find_topics(link, self._plan, NEVER)
@@ -239,7 +240,7 @@ class Reader:
     async def _advance(self, until: float) -> bool:
         """Take in the next answer, asking if need be; return False at `until` or after `stop`."""
         if self.positions.is_empty:
-            await self._sleep(min(until, self.time.now() + TOPIC_POLL_S))
+            await self._change.wait(self._line.pick_up(), self.positions.metadata_version, until)
             await self._refresh(until)
             return self._may_go_on(until)
         flight = await self._fly(until)

@@ -32,8 +32,9 @@ from . import runtime
 from .asking import Asking
 from .connection import Call
 from .damaged_grant import DamagedGrants
-from .joining import TOPIC_POLL_S, Joining
+from .joining import Joining
 from .queue_desk import QueueDesk
+from .topic_change import TopicChange
 
 DEFAULT_VISIBILITY_US = 30_000_000
 """Where a broker does not say what the group's is."""
@@ -53,6 +54,7 @@ class Acquirer:
         self._joining = Joining(plan, desk, timeout)
         self.asking = Asking(desk, self._joining, is_pattern=plan.subscription.is_pattern)
         self._timeout = timeout
+        self._change = TopicChange(lambda: self.is_stopped)
         self._idle: Waiter | None = None
         self._bell: runtime.Bell | None = None
         self._handed_out = (0, 0.0)
@@ -81,7 +83,7 @@ class Acquirer:
                 if self._damaged is not None:
                     self._verify(*self._damaged, until)
                 if self._joining.is_outdated:
-                    self._joining.refresh(until)
+                    self._refresh(until)
                 found = self.batch_at_hand()
                 if found is not None or not self._advance(until):
                     return found
@@ -170,17 +172,24 @@ class Acquirer:
             visibility_us = group.settings.visibility_timeout_us or DEFAULT_VISIBILITY_US
             self._prefetch = Prefetch(self._plan.max_in_flight, visibility_us / 1_000_000)
 
-    def pause(self, until: float) -> bool:
-        """Wait until then, or until `stop`; return False after that."""
-        self._sleep(until)
+    def change(self, version: int) -> bool:
+        """Wait until topics changed, or until `stop`; return False after that."""
+        self._change.wait(self._desk.link, version, math.inf)
         return not self.is_stopped
+
+    def _refresh(self, until: float) -> None:
+        """Topics changed: what is asked for on its way may not name all that there are now."""
+        before = self._joining.topics
+        self._joining.refresh(until)
+        if self._joining.topics != before:
+            self.asking.withdraw()
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
     def _advance(self, until: float) -> bool:
         """Wait for the next answer, asking if need be; return False at `until` or after `stop`."""
         if not self._joining.topics:
-            self._sleep(min(until, self._time.now() + TOPIC_POLL_S))
+            self._change.wait(self._desk.link, self._joining.version, until)
             self._joining.refresh(until)
             self._joined()
             return self._may_go_on(until)
@@ -245,6 +254,8 @@ class Acquirer:
                 current.wake()
         if bell is not None:
             bell.set()
+        if self.is_stopped:
+            self._change.notify()
 
     def _may_go_on(self, until: float) -> bool:
         return not self.is_stopped and self._time.now() < until

@@ -35,6 +35,7 @@ from . import runtime
 from .connection import Call, Connection
 from .link import Link
 from .resolving import Inquiry, find_new, find_positions, find_topics
+from .topic_change import TopicChange
 from .turn import Turn, Turns
 
 MAX_WAIT_S = 20.0
@@ -42,9 +43,6 @@ MAX_WAIT_S = 20.0
 
 LATE_S = 10.0
 """How much longer than that until an answer is taken for lost, though the broker gives signs of life."""
-
-TOPIC_POLL_S = 0.5
-"""How often to look for a topic that is waited for."""
 
 log = logging.getLogger("tidelog")
 
@@ -101,6 +99,7 @@ class Reader:
         self._flight: _Flight | None = None
         self._bell: runtime.Bell | None = None
         self._turns, self._backoff = Turns(), Backoff()
+        self._change = TopicChange(lambda: self._is_stopped)
 
     def __repr__(self) -> str:
         return f"{self._plan.subscription}, {self.positions}{', stopped' if self._is_stopped else ''}"
@@ -193,6 +192,8 @@ class Reader:
             flight.connection.wake()
         if bell is not None:
             bell.set()
+        if self._is_stopped:
+            self._change.notify()
 
     def close(self) -> None:
         """Stop, and close the connection."""
@@ -228,7 +229,7 @@ class Reader:
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
-            self._sleep(self.time.now() + TOPIC_POLL_S)
+            self._change.wait(link, metadata.version, math.inf)
             if self._is_stopped:
                 return
             metadata = find_topics(link, self._plan, NEVER)
@@ -240,7 +241,7 @@ class Reader:
     def _advance(self, until: float) -> bool:
         """Take in the next answer, asking if need be; return False at `until` or after `stop`."""
         if self.positions.is_empty:
-            self._sleep(min(until, self.time.now() + TOPIC_POLL_S))
+            self._change.wait(self._line.pick_up(), self.positions.metadata_version, until)
             self._refresh(until)
             return self._may_go_on(until)
         flight = self._fly(until)

@@ -37,6 +37,7 @@ def positions_of(plan: Plan) -> Positions:
     times = timestamp_filter(plan.start, plan.end, plan.by)
     found = MergedPositions(plan.policy, times, plan.by) if plan.is_merged else Positions(plan.policy, times)
     found.is_archived = plan.is_archived
+    found.is_any_topic = plan.subscription.is_pattern
     return found
 
 

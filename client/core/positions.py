@@ -65,6 +65,8 @@ class Positions:
     def __init__(self, policy: Policy, times: Times | None = None) -> None:
         self.max_payload_bytes = MAX_BATCH_PAYLOAD_BYTES
         self.metadata_version = 0
+        self.is_any_topic = False
+        """Whether topics that are made later may be read too."""
         self.is_archived = False
         """Whether what retention removed is read from the archive."""
         self._policy = policy
@@ -136,6 +138,7 @@ class Positions:
             timestamps=self._times,
             metadata_version=self.metadata_version,
             archived=self.is_archived,
+            any_topic=self.is_any_topic,
         )
         return Sent(message, {(at.topic.id, at.partition): at.seeks for at in asked}, is_partial)
 

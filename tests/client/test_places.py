@@ -12,7 +12,7 @@ from tests.client.fake_broker import FakeBroker
 from tests.client.flavours import World, everywhere, read, store
 from tidelog import Client, MessageBatch
 from tidelog.codecs import Json
-from tidelog.protocol.messages import Fetch, Metadata
+from tidelog.protocol.messages import Fetch
 
 
 @everywhere
@@ -171,13 +171,13 @@ async def test_a_pattern_that_matches_nothing_waits_for_a_topic(world: World) ->
         async with client.consumer(re.compile("a.*"), start="latest") as consumer:
             assert await consumer.receive(timeout=0) == []
             assert not consumer.is_finished
-            asked = world.broker.count(Metadata)
+            waits = world.broker.count(Fetch)
 
             async def wait() -> list[Any]:
                 return [message.value for message in await consumer.receive()]
 
             async def send() -> None:
-                await world.elsewhere(lambda: world.broker.wait_for(Metadata, asked + 1))
+                await world.elsewhere(lambda: world.broker.wait_for(Fetch, waits + 1))
                 await client.produce("ab", b"first")
 
             assert (await world.at_once(wait, send))[0] == [b"first"]

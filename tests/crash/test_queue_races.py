@@ -169,7 +169,8 @@ def test_settles_of_others_and_settles_again(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data") as broker:
         seen = QueueBroker(broker, "orders")
         for group in ("g", "h"):
-            seen.make_group(group, queue_settings(visibility_s=60, max_attempts=4, backoff_s=0.001))
+            given = queue_settings(visibility_s=60, max_attempts=4, backoff_s=0.001)
+            seen.make_group(group, msgspec.structs.replace(given, dead_letter=False))
         with Client(broker.url) as client:
             seen.publish(client, "p", 6)
         book = Notebook("orders", now_us, lambda _event: None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from datetime import UTC, datetime, timedelta
 from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -47,7 +49,7 @@ def test_a_retry_comes_when_its_delay_is_over(flavour: str) -> None:
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_wait_of_a_month_takes_no_time(flavour: str) -> None:
-    """Thirty days until a retry, and thirty more without a message, take 10 seconds of real time at the most."""
+    """Thirty days until a retry, and sixty more without a message, take 10 seconds of real time at the most."""
 
     async def body(world: World) -> None:
         async with world.client(broker.url) as client:
@@ -63,10 +65,84 @@ def test_a_wait_of_a_month_takes_no_time(flavour: str) -> None:
             async with client.consumer("t", start="latest") as consumer:
                 assert await consumer.receive(timeout=timedelta(days=30)) == []
 
-    with Broker(start=NEW_YEAR, topics=ONE, log={"retention": "365d", "retention_check_interval": "1h"}) as broker:
+    with Broker(start=NEW_YEAR, topics=ONE, log={"retention": "365d"}) as broker:
         began = monotonic()
         run(flavour, body)
         assert monotonic() - began < 10
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_topics_to_come_are_waited_for_and_not_looked_for(flavour: str) -> None:
+    """A month without one takes no time, a wait that nobody can end says so, and a topic is read as soon as it is there:
+    by a queue and a consumer of a pattern, whether something matches it or not yet."""
+
+    async def check(world: World, client: Any, reader: Any, name: str) -> None:
+        began = monotonic()
+        for topic in (f"{name}-1", f"{name}-2"):
+            before = broker.clock.now()
+            assert await reader.receive(timeout=timedelta(days=30)) == []
+            assert broker.clock.now() - before == timedelta(days=30)
+            with pytest.raises(WouldBlockForever):
+                await reader.receive()
+            await client.produce(topic, b"first of " + topic.encode())
+            [message] = await reader.receive()
+            assert message.value == b"first of " + topic.encode()
+            if name == "queue":
+                await done(message.ack(wait=True))
+        assert monotonic() - began < 10
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+            async with client.queue(re.compile("queue-.*"), group="g") as queue:
+                await check(world, client, queue, "queue")
+            async with client.consumer(re.compile("consumer-.*"), start="earliest") as consumer:
+                await check(world, client, consumer, "consumer")
+
+    with Broker(start=NEW_YEAR, topics=ONE, log={"retention": "365d"}) as broker:
+        run(flavour, body)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("kind", ["queue", "consumer"])
+def test_a_name_to_come_is_waited_for(flavour: str, kind: str) -> None:
+    """With `wait_for_topic` the first message of a topic that somebody makes meanwhile is read; where nobody can, the wait
+    raises."""
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+
+            def reader() -> Any:
+                if kind == "queue":
+                    return client.queue("later", group="g", wait_for_topic=True)
+                return client.consumer("later", start="earliest", wait_for_topic=True)
+
+            async def read() -> list[bytes]:
+                async with reader() as found:
+                    return [message.value for message in await found.receive()]
+
+            with pytest.raises(WouldBlockForever):
+                await read()
+            values, _ = await world.at_once(read, lambda: client.produce("later", b"x"))
+            assert values == [b"x"]
+
+    with Broker(start=NEW_YEAR, topics=ONE) as broker:
+        run(flavour, body)
+
+
+def test_what_retention_removes_in_a_long_time_makes_room() -> None:
+    """Who waits because as much is in flight as may be gets what comes after it, soon after it is removed."""
+    log = {"retention": "3d", "segment_age": "1h"}
+    with Broker(start=NEW_YEAR, topics=ONE, log=log) as broker, broker.client() as client:
+        client.produce("t", b"old")
+        client.groups.create("g", "t", max_in_flight=1, visibility_timeout=12 * 3600)
+        with client.queue("t", group="g", max_lease=timedelta(days=30)) as first:
+            assert [message.value for message in first.receive()] == [b"old"]
+            broker.clock.advance(days=2)
+            client.produce("t", b"new")
+            with client.queue("t", group="g") as second:
+                [message] = second.receive(timeout=timedelta(days=30))
+                assert message.value == b"new"
+                assert timedelta(days=3) < since(broker) < timedelta(days=3, hours=2)
 
 
 def test_advance_brings_what_is_due() -> None:
