@@ -58,7 +58,8 @@ def read_letters(partition: Partition, offload: Offload, wanted: OffsetSet) -> F
                 lambda: partition.log, offload, at, partition.visible_offset, partial(_note, letters.found, wanted)
             )
         except CorruptError as error:
-            following = max(at + 1, int(error.details.get("next", at + 1)))
+            readable = error.details.get("next")
+            following = max(at + 1, readable if isinstance(readable, int) else 0)
             letters.unreadable.append((wanted & set_of([(at, following)]), error))
         at = max(at + 1, following)
     return letters

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from ...protocol.dead_letter_headers import DEAD_LETTER_SUFFIX
-from ...protocol.errors import CorruptError, NotFoundError, OffsetOutOfRangeError
+from ...protocol.errors import CorruptError, NotFoundError, OffsetOutOfRangeError, TidelogError
 from ...protocol.group_name import full_group_name
 from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MIB
 from ...protocol.messages import (
@@ -72,7 +72,7 @@ async def find_letter_topics(session: Session, topic: str, deadline: Deadline) -
 
 def _named(group: GroupInfo) -> str | None:
     """Return the dead-letter topic that a group has of its own, in full."""
-    return None
+    return group.settings.dead_letter_topic
 
 
 def _is_shared(usual: str, full: str, groups: list[GroupInfo]) -> bool:
@@ -134,11 +134,17 @@ async def read_letters(
                     if _holds(spans, starts, message.offset):
                         yield message
         except OffsetOutOfRangeError as error:
-            position.seek(max(at + 1, int(error.details.get("start", 0))))
+            position.seek(max(at + 1, _offset_in(error, "start")))
         except CorruptError as error:
-            position.seek(max(at + 1, int(error.details.get("next", 0))))
+            position.seek(max(at + 1, _offset_in(error, "next")))
         is_stuck = position.offset <= at and (was_verified or not position.must_verify)
         at = at + 1 if is_stuck else max(at, position.offset)
+
+
+def _offset_in(error: TidelogError, name: str) -> int:
+    """Return an offset that an error names, 0 where it does not."""
+    found = error.details.get(name)
+    return found if isinstance(found, int) else 0
 
 
 def _max_payload_bytes(session: Session) -> int:

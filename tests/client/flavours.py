@@ -30,9 +30,11 @@ from tidelog import (
     Replay,
 )
 from tidelog.client.aio.archive import AsyncArchive
+from tidelog.client.aio.dead_letters import AsyncDeadLetters
 from tidelog.client.aio.groups import AsyncGroups
 from tidelog.client.aio.topics import AsyncTopics
 from tidelog.client.blocking.archive import Archive
+from tidelog.client.blocking.dead_letters import DeadLetters
 from tidelog.client.blocking.groups import Groups
 from tidelog.client.blocking.topics import Topics
 
@@ -42,6 +44,7 @@ TWINS: dict[type, type] = {
     Archive: AsyncArchive,
     Client: AsyncClient,
     Consumer: AsyncConsumer,
+    DeadLetters: AsyncDeadLetters,
     Groups: AsyncGroups,
     Producer: AsyncProducer,
     Queue: AsyncQueue,
