@@ -273,7 +273,7 @@ def test_a_limit_of_its_own_holds_over_a_restart(how: str) -> None:
         settle(core, member, Settling.RELEASE, [0, 1], 0)
     core.advance(120 * SECOND)
     states = [core.states(core.topic("orders").id, offset)["g"] for offset in (0, 1)]
-    assert [(state.state, state.attempts) for state in states] == [("rejected", 1), ("available", 1)]
+    assert [(state.state, state.attempts) for state in states] == [("dead-lettered", 1), ("available", 1)]
 
 
 def test_a_member_that_comes_back_over_another_connection() -> None:
@@ -330,7 +330,7 @@ def test_a_thousand_leased_and_one_that_kills() -> None:
         core.advance(31 * SECOND)
     states = [core.states(topic_id, offset)["g"] for offset in range(1_000)]
     assert {state.state for offset, state in enumerate(states) if offset != killer} == {"acknowledged"}
-    assert (states[killer].state, states[killer].attempts) == ("rejected", 3)
+    assert (states[killer].state, states[killer].attempts) == ("dead-lettered", 3)
     assert 3 <= deaths <= 8
     assert book.refused == 0
     assert len(events) > 2_000

@@ -173,7 +173,7 @@ def blow(tmp_path: Path, rounds: int, seed: int, kinds: tuple[str, ...]) -> Stor
             history.events = [event for event in history.events if getattr(event, "group", group) == group]
             (tmp_path / f"{group}-history").write_bytes(b"\n".join(map(msgspec.json.encode, history.events)))
             assert violations(history) == []
-            assert set(states_of(finals, group).values()) <= {"acknowledged", "rejected"}
+            assert set(states_of(finals, group).values()) <= {"acknowledged", "dead-lettered"}
             assert sum(isinstance(event, Handed) for event in history.events) > 100
             assert sum(isinstance(event, Told) and event.how == "ok" for event in history.events) > 50
         assert publisher.replays > 0

@@ -81,7 +81,7 @@ class Ordeal:
             (self.killer,) = self.seen.publish(client, KILLER, 1)
             after = self.seen.publish(client, "q", LEASE - 1 - place) if place < LEASE - 1 else []
         self.seen.note(Killers(messages=[self.killer]))
-        self.wanted = dict.fromkeys([*before, *after], "acknowledged") | {self.killer: "rejected"}
+        self.wanted = dict.fromkeys([*before, *after], "acknowledged") | {self.killer: "dead-lettered"}
         folder.mkdir()
         self.crew = Crew(folder, self.seen, "g", nacks=0, rejects=0, waits=1, extends=0, visibility_timeout=1)
         self.worker = self.crew.start(broker.url)

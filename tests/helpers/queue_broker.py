@@ -29,7 +29,13 @@ from .history import Bounds
 from .payloads import payload
 from .queue_history import Final, Grouped, Moved, Published, QueueEvent, message_of
 
-OPEN = (DeliveryState.AVAILABLE, DeliveryState.SUSPECT, DeliveryState.LEASED, DeliveryState.WAITING)
+OPEN = (
+    DeliveryState.AVAILABLE,
+    DeliveryState.SUSPECT,
+    DeliveryState.LEASED,
+    DeliveryState.WAITING,
+    DeliveryState.DEAD_LETTERING,
+)
 
 
 def queue_settings(*, visibility_s: float, max_attempts: int, backoff_s: float) -> GroupSettings:

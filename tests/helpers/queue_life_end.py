@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidelog.protocol.messages import AcquireReply, MessageStates, MessageStatesReply, Settling
 
 from .broker_core import SECOND
+from .giving_up import copies
 from .history import Bounds
 from .queue_history import Final, WorkerEvent, message_of
 
@@ -62,3 +64,27 @@ def ask_for_all(life: QueueLife) -> None:
                         attempts=state.attempts,
                     )
                 )
+
+
+def copies_amiss(life: QueueLife) -> list[str]:
+    """Return which messages that were given up do not have one copy each in the dead-letter topic; one that a reset or
+    a lost acknowledgement brought back may have been given up again."""
+    topic = life.core.topics.find(f"default/{life.book.topic}.dlq")
+    found = Counter(
+        (copy.said("dlq.group").removeprefix("default/"), message_of(copy.value))
+        for partition in (() if topic is None else topic.partitions)
+        for copy in copies(life.core, partition)
+    )
+    given_up = {(event.group, event.message) for event in life.events if isinstance(event, Final) and _is_letter(event)}
+    is_once = life.durability == "synced" and not life.resets
+    amiss = [f"{group} gave up {message}: no copy" for group, message in given_up - found.keys()]
+    if is_once:
+        amiss += [
+            f"{group} gave up {message}: {count} copies" for (group, message), count in found.items() if count > 1
+        ]
+        amiss += [f"{group} has a copy of {message}" for group, message in found.keys() - given_up]
+    return amiss
+
+
+def _is_letter(event: Final) -> bool:
+    return event.state == "dead-lettered"

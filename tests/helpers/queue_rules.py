@@ -15,8 +15,9 @@ from .queue_history import BEFORE_START, EXPIRED, Asked, Final, Handed, QueueHis
 
 Rule = Callable[[QueueHistory], Iterator[Violation]]
 
-STATES = {"acknowledged", "rejected", "available", "suspect", "leased", "waiting", EXPIRED, BEFORE_START}
-SETTLED = {"ack": "acknowledged", "reject": "rejected"}
+GIVEN_UP = {"rejected", "dead-lettering", "dead-lettered"}
+STATES = {"acknowledged", *GIVEN_UP, "available", "suspect", "leased", "waiting", EXPIRED, BEFORE_START}
+SETTLED = {"ack": {"acknowledged"}, "reject": GIVEN_UP}
 EARLY_US = 2_000
 """How much earlier than its backoff a delivery may look, by the rounding of the clocks that are compared."""
 
@@ -63,9 +64,9 @@ def settled_by_somebody(history: QueueHistory) -> Iterator[Violation]:
     """A message is acknowledged only in a group in which somebody acknowledged it; rejected by a wish, or its limit."""
     for (group, message), timeline in history.timelines.items():
         final = timeline.final
-        if final is None or final.state not in SETTLED.values():
+        wanted = None if final is None else next((what for what, ends in SETTLED.items() if final.state in ends), None)
+        if final is None or wanted is None:
             continue
-        wanted = next(what for what, state in SETTLED.items() if state == final.state)
         asked = any(each.what == wanted and history.how(each) in ("ok", "unknown") for each in timeline.asked)
         published = history.published.get(message)
         unseen = published is not None and history.did(("killed",), published)
@@ -87,7 +88,7 @@ def settled_stays(history: QueueHistory) -> Iterator[Violation]:
                     said = f"{message} was settled ({asked.what}) in {group} by lease {asked.lease:#x}"
                     yield Violation("settled_stays", f"{said}, and handed to {handed.worker} by {handed.lease:#x}")
             final = timeline.final
-            if final is None or final.state in (SETTLED[asked.what], EXPIRED) or history.is_removed(message):
+            if final is None or final.state in {*SETTLED[asked.what], EXPIRED} or history.is_removed(message):
                 continue
             if not history.was_reset(group, asked, final):
                 said = f"{message} was settled ({asked.what}) in {group}, and is {final.state} at the end"
@@ -235,7 +236,7 @@ def rejected_at_limit(history: QueueHistory) -> Iterator[Violation]:
             again = last is not None and handed is not last and not history.was_reset(group, handed, last)
             if handed.attempt == limit and again and _counts_for_sure(history, timeline, handed):
                 yield Violation("rejected_at_limit", f"{said}: given back at its limit, and handed out again")
-        if timeline.final is None or timeline.final.state != "rejected" or _was_refused(history, timeline):
+        if timeline.final is None or timeline.final.state not in GIVEN_UP or _was_refused(history, timeline):
             continue
         most = 0 if last is None else last.attempt + history.did(("killed", "died"), last)
         if most < limit:
@@ -252,7 +253,7 @@ def innocents_spared(history: QueueHistory) -> Iterator[Violation]:
     for (group, message), timeline in history.timelines.items():
         final = timeline.final
         innocent = message not in history.killers and not _was_refused(history, timeline)
-        if final is None or final.state != "rejected" or not innocent:
+        if final is None or final.state not in GIVEN_UP or not innocent:
             continue
         times, limit = len({handed.lease for handed in timeline.handed}), history.limit(group, message)
         first = history.published.get(message)

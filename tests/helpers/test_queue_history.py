@@ -122,6 +122,7 @@ GOOD: dict[str, list[QueueEvent]] = {
         final(0, "rejected"),
     ],
     "refused at its first attempt": [*ONE, handed(0, 1), *asked("reject", 0, 1), final(0, "rejected")],
+    "refused, and a dead letter": [*ONE, handed(0, 1), *asked("reject", 0, 1), final(0, "dead-lettered")],
     "given back unhandled, uncounted": [
         *ONE,
         handed(0, 1),
@@ -216,6 +217,10 @@ BAD: dict[str, tuple[str, list[QueueEvent]]] = {
         [*ONE, handed(0, 1), *asked("ack", 0, 1, "lost"), final(0, "acknowledged")],
     ),
     "rejected, and never handed out": ("settled_by_somebody", [*ONE, final(0, "rejected")]),
+    "a dead letter, and acknowledged": (
+        "settled_stays",
+        [*ONE, handed(0, 1), *asked("ack", 0, 1), final(0, "dead-lettered")],
+    ),
     "handed out after it was acknowledged": (
         "settled_stays",
         [*ONE, handed(0, 1), *asked("ack", 0, 1), handed(0, 2, 2), final(0, "leased")],

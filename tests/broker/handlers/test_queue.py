@@ -21,6 +21,7 @@ from tidelog.protocol.messages import (
     Grant,
     GroupMessages,
     GroupMessagesReply,
+    GroupSettings,
     JoinGroup,
     JoinGroupReply,
     MessageStates,
@@ -38,9 +39,11 @@ pytestmark = pytest.mark.trio
 MINUTE_US = 60_000_000
 
 
-async def join(peer: RawPeer, topic_id: int, name: str = "g", member: int = 7) -> JoinGroupReply:
+async def join(
+    peer: RawPeer, topic_id: int, name: str = "g", member: int = 7, settings: GroupSettings | None = None
+) -> JoinGroupReply:
     """Open a group."""
-    reply = await peer.ask(JoinGroup(name, [topic_id], member))
+    reply = await peer.ask(JoinGroup(name, [topic_id], member, settings=settings))
     assert isinstance(reply.message, JoinGroupReply), reply.error
     return reply.message
 
@@ -160,7 +163,7 @@ async def test_states_of_messages_are_told() -> None:
     async with running_broker() as running:
         peer = await running.greeted()
         topic_id = await running.topic(peer)
-        joined = await join(peer, topic_id)
+        joined = await join(peer, topic_id, settings=GroupSettings(dead_letter=False))
         await join(peer, topic_id, "other")
         await produce(peer, topic_id, *(b"%d" % number for number in range(8)))
         (grant,) = grants(await peer.ask(acquire_of(joined, topic_id, max_records=5)))

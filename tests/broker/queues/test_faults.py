@@ -249,7 +249,7 @@ def test_a_message_has_its_own_limit_of_attempts() -> None:
     assert isinstance(again, QueueCore)
     again.advance(31 * SECOND)
     states = [again.states(again.topic("orders").id, offset)["g"] for offset in (0, 1)]
-    assert [(state.state, state.attempts) for state in states] == [("rejected", 1), ("waiting", 1)]
+    assert [(state.state, state.attempts) for state in states] == [("dead-lettered", 1), ("waiting", 1)]
 
 
 def test_leases_that_end_together_end_however_much_that_is() -> None:

@@ -216,7 +216,7 @@ def test_groups_do_not_disturb_each_other() -> None:
     settle_some(core, other, Settling.ACCEPT, range(10))
     assert len(core.read(core.topic("orders").partition(0))) == 10
     states = core.states(core.topic("orders").id, 0)
-    assert {name: state.state for name, state in states.items()} == {"g": "rejected", "h": "acknowledged"}
+    assert {name: state.state for name, state in states.items()} == {"g": "dead-lettered", "h": "acknowledged"}
     assert standing(core).leased == 5
 
 
