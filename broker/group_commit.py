@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
@@ -355,8 +356,13 @@ class GroupCommit(Generic[TaskT]):
             calls += [_call(done, fenced_error(member.cause)) for done in member.take_all()]
         elif member.is_wanted:
             self._wanted[member] = None
-        calls.append(member.on_progress)
+        calls.append(partial(self._tell, member))
         return calls
+
+    def _tell(self, member: _Member[TaskT]) -> None:
+        """Say that a log progressed, unless one who was called before let it go: it may be closed by now."""
+        if self._members.get(member.log) is member:
+            member.on_progress()
 
     def _give_room(self) -> None:
         while self._room_waiters:

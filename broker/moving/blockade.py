@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.errors import TidelogError
+from ...protocol.errors import LogFencedError, TidelogError
 from ..clock import BrokerTime
 from ..errors import kept
 from ..partition import Partition
@@ -77,7 +77,8 @@ class Blockade:
     def _woken(self, why: Wake) -> None:
         if why is Wake.GONE:
             self._target = self._watch = None
-        self.try_now()
+        if why is not Wake.VISIBLE or isinstance(self.problem, LogFencedError):  # one that is fenced shows nothing new
+            self.try_now()
 
     def _unwatch(self) -> None:
         if self._target is not None and self._watch is not None:

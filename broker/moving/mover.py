@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...protocol.errors import TidelogError
+from ...protocol.errors import TidelogError, UnknownTopicIdError
 from ..deferred import Deferred
 from ..delivery.moves import Intent
 from ..delivery.offset_set import OffsetSet, lowest
@@ -209,6 +209,8 @@ class Mover:
         self._clean.discard(intent)
         self._held.hold(intent, target_log, bases[0])
         yield durable(self._services.commit, log)
+        if self._source.target_of(target_log) is None:  # in this very turn
+            raise UnknownTopicIdError("expected the topic that copies go to, found that it was deleted meanwhile")
         copied = [Copied(one.offsets, base) for one, base in zip(batches, bases, strict=True)]
         self._record(intent, target_log, copied)
         self._clean.add(intent)

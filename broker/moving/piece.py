@@ -66,6 +66,7 @@ class Pieces:
             if len(one.data) > largest:
                 self._put_aside(one.offsets, _too_large(len(one.data), largest))
         fitting = [one for one in copying.made if len(one.data) <= largest]
+        self.in_hand = OffsetSet().union(*(one.offsets for one in fitting))
         if not copying.made and copying.bad is not None:
             yield from self._look_at(*copying.bad, wanted)
         return fitting

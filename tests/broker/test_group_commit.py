@@ -256,6 +256,21 @@ def test_a_removed_log_lets_its_waiters_go_and_its_thread_finish() -> None:
     assert rig.progress == 0
 
 
+def test_a_log_that_goes_with_the_end_of_a_round_is_told_nothing_more() -> None:
+    """Who is called first when a round is done may let go of another log of it, which is closed then."""
+    rig = Rig(2)
+    closed: list[bool] = []
+
+    def let_go(_error: TidelogError | None) -> None:
+        rig.commit.remove(rig.logs[1], GONE, lambda: closed.append(True))
+
+    rig.commit.wait(rig.logs[0], rig.append(log=0), Durability.SYNCED, let_go)
+    rig.commit.wait(rig.logs[1], rig.append(log=1), Durability.SYNCED, lambda _error: None)
+    assert len(rig.commit.next_round(0)) == 2
+    rig.commit.round_done([None, None])
+    assert (closed, rig.progress) == ([True], 1)
+
+
 def test_an_idle_log_is_released_at_once() -> None:
     """Without a running sync a removed log is released in the call."""
     rig = Rig()

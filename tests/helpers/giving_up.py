@@ -75,6 +75,8 @@ class GivingUp:
     def __init__(self, core: Core, topic: str = "orders") -> None:
         self.core = core
         self.topic = topic
+        self.held: dict[int, tuple[int, int]] = {}
+        """What was taken last."""
         self._number = 0
 
     def group(self, name: str = "g", given: GroupSettings | None = None) -> Group:
@@ -101,6 +103,7 @@ class GivingUp:
         for grant in reply.grants:
             for start, end in iter_ranges(grant.ranges):
                 found.update(dict.fromkeys(range(start, end), (grant.partition, grant.lease)))
+        self.held = found
         return found
 
     def items(
