@@ -90,7 +90,7 @@ AsNew = Annotated[
     bool, typer.Option("--as-new", help="Publish the copies to their topic, for all of its groups and readers.")
 ]
 MaxRedrives = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--max-redrives",
         parser=parse_redrives,
@@ -194,7 +194,7 @@ def redrive(
     as_new: AsNew = False,
     limit: Limit = None,
     rate: Rate = None,
-    max_redrives: MaxRedrives = MAX_REDRIVES,
+    max_redrives: MaxRedrives = None,
     dry_run: DryRun = False,
     url: Url = None,
     output: Output = OutputFormat.TABLE,
@@ -215,7 +215,7 @@ def redrive(
             as_new=as_new,
             limit=limit,
             rate=rate,
-            max_redrives=max_redrives,
+            max_redrives=MAX_REDRIVES if max_redrives is None else max_redrives,
             dry_run=dry_run,
             on_progress=advance,
             **conditions,

@@ -64,7 +64,8 @@ LAST_ERROR = {last_error}
 
 def failure(kind, text):
     """Return an exception of a type that need not be imported."""
-    return type(kind, (Exception,), {{}})(text) if kind else text
+    module, _, name = kind.rpartition(".")
+    return type(name, (Exception,), {{"__module__": module or "builtins"}})(text) if kind else text
 
 
 def test_the_handler_takes_the_dead_letter():
@@ -139,8 +140,8 @@ def earlier_attempts(letter: DeadLetter, history: AttemptHistory | None) -> list
 
 
 def _attempt(kind: str, text: str) -> Attempt:
-    """Return a failure whose type is the name of one; what is none stands in its text."""
-    return (kind, text) if not kind or kind.isidentifier() else ("", f"{kind}: {text}")
+    """Return a failure whose type may be the name of one; what may not stands in its text."""
+    return ("", f"{kind}: {text}") if "\0" in kind else (kind, text)
 
 
 def _origin(letter: DeadLetter) -> str:

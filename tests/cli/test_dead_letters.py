@@ -1,0 +1,236 @@
+"""`tidelog dlq`: list, show, redrive and purge, by their output and exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.helpers.command_line import CommandLine
+
+from tidelog import Client
+
+pytestmark = pytest.mark.process
+
+HOSTILE = "\x1b]52;c;ZWNobw==\x07 \x1b[2J \u202e \r"
+
+
+def give_up(
+    tidelog: CommandLine, topic: str, *values: str | bytes, error: object = "poison", attempts: int = 1, **how: object
+) -> None:
+    """Have group `g-TOPIC` refuse messages, at their last attempt, and wait for their copies."""
+    group = f"g-{topic}"
+    with Client(tidelog.url) as client:
+        before = client.dead_letters.count(topic)
+        for value in values:
+            client.produce(topic, value, **{"key": value, "headers": {"is": value}, **how})  # pyright: ignore
+        with client.queue(topic, group, max_attempts=attempts) as queue:
+            for _ in values:
+                for _ in range(attempts):
+                    [message] = queue.receive()
+                    if message.attempt == attempts:
+                        message.reject(error)
+                    else:
+                        message.nack(error, delay=0)
+        until = time.monotonic() + 20
+        while client.dead_letters.count(topic) < before + len(values):
+            assert time.monotonic() < until, "the copies never came"
+            time.sleep(0.01)
+
+
+def test_list_and_its_filters(tidelog: CommandLine, topic: str) -> None:
+    """A table for people, a line of JSON each for programs; filters and a limit choose; 3 says that there are none."""
+    assert "NOT_FOUND" in tidelog.run("dlq", "list", topic, code=3).error
+    give_up(tidelog, topic, "a", "b", error=ValueError("no such account"))
+    table = tidelog.run("dlq", "list", topic).out.decode().splitlines()
+    assert table[0].split() == ["ID", "REASON", "GROUP", "ATTEMPTS", "REDRIVES", "AT", "KEY", "ERROR"]
+    assert [line.split()[:5] for line in table[1:]] == [
+        [f"{topic}.dlq/0@{at}", "rejected", f"g-{topic}", "1", "0"] for at in range(2)
+    ]
+    assert table[1].endswith("a    ValueError: no such account")
+    [line] = tidelog.run("dlq", "list", topic, "--filter", "key=b", "--output", "json").lines
+    found = json.loads(line)
+    assert found["id"] == f"{topic}.dlq/0@1"
+    assert (found["key"], found["value"], found["headers"], found["priority"]) == ("b", "b", [["is", "b"]], 4)
+    said = found["dead_letter"]
+    assert (said["reason"], said["error"], said["group"]) == ("rejected", "ValueError: no such account", f"g-{topic}")
+    assert (said["original_id"], said["attempts"], said["redrives"]) == (f"{topic}/0@1", 1, 0)
+    assert said["dead_lettered"].endswith("Z")
+    for filters, count in (
+        (["header:is=a"], 1),
+        (["reason=rejected", f"group=g-{topic}"], 2),
+        (["error=account", "from=-1h"], 2),
+        (["to=-1h"], 0),
+        (["reason=expired"], 0),
+    ):
+        flags = [part for one in filters for part in ("--filter", one)]
+        lines = tidelog.run("dlq", "list", topic, *flags, "--output", "json", code=0 if count else 3).lines
+        assert len(lines) == count, filters
+    assert len(tidelog.run("dlq", "list", f"{topic}.dlq", "--limit", "1", "--output", "json").lines) == 1
+
+
+def test_what_list_writes_is_what_produce_reads(tidelog: CommandLine, topic: str) -> None:
+    """A dead letter can be produced again from its line of JSON, with its producer's own headers."""
+    give_up(tidelog, topic, "a")
+    lines = tidelog.run("dlq", "list", topic, "--output", "json").out
+    tidelog.run("produce", topic, "--input", "json", stdin=lines)
+    [again] = tidelog.run("consume", topic, "--from", "1", "--output", "json").lines
+    assert json.loads(again)["headers"] == [["is", "a"]]
+
+
+def test_show_tells_every_attempt(tidelog: CommandLine, topic: str) -> None:
+    """By the id of the dead letter or of its message: the message, why, and each attempt with its error."""
+    give_up(tidelog, topic, "a", error=ValueError("no such account"), attempts=3)
+    for name in (f"{topic}.dlq/0@0", f"{topic}/0@0"):
+        text = tidelog.run("dlq", "show", name).out.decode()
+        assert f"original         {topic}/0@0" in text
+        assert "header           is: a" in text
+        rows = [line.split()[:2] for line in text.splitlines() if line.endswith("ValueError: no such account")]
+        assert rows[-3:] == [["1", "failed"], ["2", "failed"], ["3", "rejected"]]
+    found = json.loads(tidelog.run("dlq", "show", f"{topic}.dlq/0@0", "--output", "json").out)
+    assert [(one["number"], one["outcome"]) for one in found["history"]] == [
+        (1, "failed"),
+        (2, "failed"),
+        (3, "rejected"),
+        (None, "dead-lettered"),
+    ]
+    assert found["history"][0]["error"]["kind"] == "ValueError"
+    assert found["history_is_complete"] is True
+    assert "NOT_FOUND" in tidelog.run("dlq", "show", f"{topic}.dlq/0@7", code=3).error
+    tidelog.run("produce", topic, stdin=b"x\n")
+    assert "NOT_FOUND" in tidelog.run("dlq", "show", f"{topic}/0@1", code=3).error
+
+
+def test_redrive(tidelog: CommandLine, topic: str) -> None:
+    """One, some or all; a dry run changes nothing; 3 says that there is nothing left, 1 that some were refused."""
+    give_up(tidelog, topic, "a", "b", "c")
+    out = tidelog.run("dlq", "redrive", topic, "--dry-run", "--filter", "key=a").out
+    assert out == b"would redrive 1 dead letter\n"
+    assert tidelog.run("dlq", "redrive", f"{topic}.dlq/0@1").out == b"redrove 1 dead letter: 1 in place\n"
+    done = tidelog.run("dlq", "redrive", topic, "--limit", "1", "--rate", "50/s", "--output", "json").out
+    assert json.loads(done) == {
+        "matched": 1,
+        "in_place": 1,
+        "as_new": 0,
+        "passed": 0,
+        "refused": 0,
+        "refusals": [],
+    }
+    out = tidelog.run("dlq", "redrive", topic, "--as-new").out
+    assert out == b"redrove 1 dead letter: 1 as new for all groups\n"
+    assert "NOT_FOUND" in tidelog.run("dlq", "redrive", topic, code=3).error
+    lines = tidelog.run("groups", "messages", f"g-{topic}", "--output", "json").lines
+    assert [json.loads(line)["id"] for line in lines] == [f"{topic}/0@{at}" for at in (0, 1, 3)]
+
+
+def test_a_refused_redrive_is_a_failure(tidelog: CommandLine, topic: str) -> None:
+    """What comes back each time is refused: exit code 1, one line, and the summary all the same."""
+    give_up(tidelog, topic, "a", "b")
+    ended = tidelog.run("dlq", "redrive", topic, "--max-redrives", "0", code=1)
+    assert ended.out == b"redrove 0 dead letters: 2 refused\n"
+    assert ended.error.startswith(f"tidelog: REDRIVE_LIMIT: {topic}.dlq/0@0, and 1 others: expected")
+    assert len(tidelog.run("dlq", "list", topic, "--output", "json").lines) == 2
+
+
+def test_purge_asks(tidelog: CommandLine, topic: str) -> None:
+    """Without a terminal it needs --yes; a dry run needs none; purged ones are listed no more."""
+    give_up(tidelog, topic, "a", "b", "c")
+    assert "USAGE" in tidelog.run("dlq", "purge", topic, code=2).error
+    assert tidelog.run("dlq", "purge", topic, "--dry-run").out == b"would purge 3 dead letters\n"
+    assert tidelog.run("dlq", "purge", f"{topic}.dlq/0@1", "--yes").out == b"purged 1 dead letter\n"
+    done = tidelog.run("dlq", "purge", topic, "--filter", "key=a", "--yes", "--output", "json").out
+    assert json.loads(done) == {"matched": 1, "purged": 1, "passed": 0}
+    assert tidelog.run("dlq", "purge", topic, "--yes").out == b"purged 1 dead letter\n"
+    assert "NOT_FOUND" in tidelog.run("dlq", "purge", topic, "--yes", code=3).error
+    lines = tidelog.run("groups", "messages", f"g-{topic}", "--state", "rejected", "--output", "json").lines
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list", "a b"),
+        ("list", "orders", "--filter", "colour=red"),
+        ("list", "orders", "--filter", "reason=bored"),
+        ("list", "orders", "--filter", "from=yesterday"),
+        ("list", "orders", "--filter", "key=a", "--filter", "key=b"),
+        ("show", "orders"),
+        ("redrive", "orders/0/1"),
+        ("redrive", "orders", "--rate", "0/s"),
+        ("redrive", "orders", "--rate", "fast"),
+        ("redrive", "orders", "--limit", "0"),
+        ("redrive", "orders", "--max-redrives", "-1"),
+        ("purge", "orders@1", "--yes"),
+    ],
+)
+def test_wrong_usage(tidelog: CommandLine, arguments: tuple[str, ...]) -> None:
+    """Exit code 2 and one line, before anything is asked of the broker."""
+    assert tidelog.run("dlq", *arguments, code=2).error.startswith(f"tidelog: USAGE: dlq {arguments[0]}")
+
+
+def test_an_unknown_topic_is_named(tidelog: CommandLine) -> None:
+    """Exit code 1, with the topic and the broker."""
+    error = tidelog.run("dlq", "redrive", "no-such-topic", code=1).error
+    assert error.startswith('tidelog: UNKNOWN_TOPIC: no topic "no-such-topic" on ')
+
+
+def test_hostile_text_is_shown_escaped(tidelog: CommandLine, topic: str) -> None:
+    """Value, key, header and error with escape sequences and a turned reading direction: escaped in tables, as escapes
+    in JSON, byte-exact in what is produced again."""
+    give_up(tidelog, topic, HOSTILE, error=HOSTILE)
+    for command in (["dlq", "list", topic], ["dlq", "show", f"{topic}.dlq/0@0"]):
+        for output in ("table", "json"):
+            out = tidelog.run(*command, "--output", output).out.decode()
+            assert not set(out) & {"\x1b", "\x07", "\r", "\u202e"}, command
+    [line] = tidelog.run("dlq", "list", topic, "--output", "json").lines
+    assert json.loads(line)["value"] == HOSTILE
+
+
+def test_the_test_that_show_writes_runs(tidelog: CommandLine, topic: str, tmp_path: Path) -> None:
+    """As written, once the import of the handler is filled in: it passes with a handler that takes the message, and
+    fails with one that still does not."""
+    value = bytes(range(256)) + HOSTILE.encode()
+    give_up(
+        tidelog,
+        topic,
+        value,
+        error=ValueError('no """account""" {0}'),
+        attempts=3,
+        headers=[("source", b"web"), ("source", None), ("ключ", b"\xff")],
+        priority=7,
+    )
+    written = tidelog.run("dlq", "show", f"{topic}.dlq/0@0", "--as-test").out.decode()
+    assert written.count("from handlers import handle") == 1
+    (tmp_path / "handlers.py").write_text(
+        "seen = []\n"
+        "def handle(message):\n"
+        "    seen.append(message)\n"
+        f"    assert message.value == {value!r}, message.value\n"
+        f"    assert message.key == {value!r}\n"
+        "    assert message.headers == [('source', b'web'), ('source', None), ('ключ', b'\\xff')]\n"
+        "    assert (message.attempt, message.priority, message.last_attempt) == (3, 7, True)\n"
+        "    assert message.previous_error.kind == 'ValueError'\n"
+        '    assert message.previous_error.text == \'no """account""" {0}\'\n'
+        f"    assert message.topic == {topic!r}\n",
+        encoding="utf-8",
+    )
+    ended = _run(tmp_path, written)
+    assert ended.returncode == 0, ended.stdout.decode()
+    settling = written.replace("from handlers import handle", "def handle(message): message.ack()")
+    assert _run(tmp_path, settling).returncode == 0
+    failing = written.replace("from handlers import handle", "def handle(message): raise ValueError('still')")
+    ended = _run(tmp_path, failing)
+    assert ended.returncode == 1
+    assert b"ValueError: still" in ended.stdout
+    giving_up = written.replace("from handlers import handle", "def handle(message): message.reject('no')")
+    assert _run(tmp_path, giving_up).returncode == 1
+
+
+def _run(folder: Path, written: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a file with pytest in a process of its own."""
+    (folder / "test_dead_letter.py").write_text(written, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_dead_letter.py"]
+    return subprocess.run(command, cwd=folder, capture_output=True, timeout=60, check=False)
