@@ -6,26 +6,34 @@ import os
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from tests.crash.test_queue_races import join, now_us, settled
 from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.queue_broker import QueueBroker, queue_settings
+from tests.helpers.queue_member import Notebook, QueueMember
 from tests.helpers.raw_peer import RawClient
 
+from tidelog import Client
 from tidelog.broker.storage.files import DiskFiles
 from tidelog.broker.storage.log import Log
 from tidelog.broker.storage.settings import LogSettings
 from tidelog.protocol.batch import encode_batch
 from tidelog.protocol.messages import (
+    AcquireReply,
     CreateTopic,
     DeleteTopic,
+    DescribeGroups,
+    DescribeGroupsReply,
     ErrorInfo,
     Fetch,
     FetchPosition,
     FetchReply,
     Produce,
     ProduceReply,
+    Settling,
     TopicReply,
 )
 
@@ -149,3 +157,66 @@ def test_a_deleted_topic_gives_its_space_back(tmp_path: Path) -> None:
             assert free.f_bavail * free.f_frsize > 8 << 20
         client.close()
         reader.close()
+
+
+def fill(folder: Path) -> Path:
+    """Leave no page of a tmpfs free; returns what takes the room."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(1 << 16)):
+            pass
+    return filler
+
+
+def counts(seen: QueueBroker) -> tuple[int, int, int]:
+    """Where the group is: its floor, how much is available, how much is leased."""
+    reply = seen.ask(DescribeGroups(["default/g"], details=True))
+    assert isinstance(reply, DescribeGroupsReply)
+    (part,) = reply.groups[0].topics[0].partitions
+    return part.floor, part.available, part.leased
+
+
+def leased(member: QueueMember) -> str:
+    """Lease all there is; what keeps it from that."""
+    reply = member.acquire(1_000).message()
+    assert isinstance(reply, AcquireReply)
+    member.held.clear()
+    member.harvest()
+    return reply.errors[0].error.error().code if reply.errors else "OK"
+
+
+def test_a_queue_group_on_a_full_tmpfs(tmp_path: Path) -> None:
+    """Settles and leases are refused with the reason and change nothing, and messages are read; once there is room all
+    goes on without a restart, and a kill -9 takes nothing of it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with mounted(disk, "16m") as folder, BrokerProcess(folder / "data", log=tmp_path / "log") as broker:
+        seen = QueueBroker(broker, "orders")
+        seen.make_group("g", queue_settings(visibility_s=600, max_attempts=4, backoff_s=0.01))
+        with Client(broker.url) as client:
+            seen.publish(client, "p", 1_000)
+            member = join(seen, Notebook("orders", now_us, lambda _event: None), "g", 1)
+            assert leased(member) == "OK"
+            assert settled(member, 1, *member.held, Settling.ACCEPT, *range(0, 1_000, 2)) == "OK"
+            filler, number, result = fill(folder), 1, "OK"
+            while result == "OK" and number < 1_000:  # what was reserved for the log is used up first
+                number += 1
+                result = settled(member, number, *member.held, Settling.RETURN)
+                if result == "OK":
+                    result = leased(member)
+            before = counts(seen)
+            assert (result, before) in [("DISK_FULL", (1, 0, 500)), ("DISK_FULL", (1, 500, 0))]
+            if before[2]:
+                assert settled(member, number + 1, *member.held, Settling.ACCEPT) == "DISK_FULL"
+            else:
+                assert leased(member) == "DISK_FULL"
+            assert counts(seen) == before
+            with client.replay("orders") as replay:
+                assert len([*replay.messages()]) == 1_000
+        filler.unlink()
+        if not before[2]:
+            assert leased(member) == "OK"
+        assert settled(member, number + 2, *member.held, Settling.ACCEPT) == "OK"
+        assert counts(seen) == (1_000, 0, 0)
+        broker.restart()
+        assert counts(seen) == (1_000, 0, 0)
