@@ -11,7 +11,7 @@ from typing import Literal
 
 from ..protocol.limits import MAX_ATTEMPTS, MAX_BACKOFF_MS, MAX_BACKOFF_MULTIPLIER, MAX_JITTER_PERCENT
 from .core.arguments import check_count, check_word
-from .core.times import Duration, seconds, to_seconds
+from .core.times import Duration, any_seconds, to_seconds
 
 BackoffWord = Literal["exponential", "linear", "constant"]
 """How waits grow with the attempts."""
@@ -75,7 +75,7 @@ class Retry:
 
 def _wait_ms(name: str, wait: Duration) -> int:
     """Return a wait in whole milliseconds, 1 or more: none at all is what `nack(delay=0)` asks for."""
-    given = seconds(name, wait)
+    given = any_seconds(name, wait)
     if not 0.001 <= given <= MAX_BACKOFF_MS / 1_000:
         raise ValueError(f"{name}: expected 0.001 to {MAX_BACKOFF_MS / 1_000:.0f} seconds, found {wait!r}")
     return _whole(name, given, 1_000, wait)

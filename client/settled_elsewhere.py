@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import msgspec
 
-from ..protocol.errors import ForkedError
+from ..protocol.errors import DetachedError
 from ..protocol.messages import Attempts
 from .core.held_lease import HeldLease
 from .core.lease_token import LeaseToken
@@ -30,9 +30,9 @@ class LeaseData(msgspec.Struct, frozen=True):
         return self.max_attempts
 
     def token(self, offset: int) -> LeaseToken:
-        """Return what settles the message. Raises ForkedError if it was never leased."""
+        """Return what settles the message. Raises DetachedError if it was never leased."""
         if self.place is None:
-            raise ForkedError("this message was never leased: it has no token")
+            raise DetachedError("expected a message that a queue handed out, found one that was never leased")
         return self.place
 
     @property
@@ -46,9 +46,12 @@ class LeaseData(msgspec.Struct, frozen=True):
         self.refuse()
 
     def refuse(self) -> NoReturn:
-        """Raise ForkedError that says how to settle it."""
-        raise ForkedError(
-            "this message came from another process; settle it with client.settle(message.lease_token, ...)"
+        """Raise DetachedError that says how to settle it."""
+        if self.place is None:
+            raise DetachedError("expected a message that a queue handed out, found one that was never leased")
+        raise DetachedError(
+            "expected a message as its queue handed it out, found a copy that was pickled, which no queue here holds;"
+            ' settle it with client.settle(message.lease_token, "ack"), from any process'
         )
 
 

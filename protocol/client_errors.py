@@ -129,6 +129,13 @@ class WouldBlockForever(ClientError):
     code, number = "WOULD_BLOCK_FOREVER", 114
 
 
+class DetachedError(ClientError):
+    """A message that no queue holds, such as one that was unpickled, is settled by its own calls; use its token:
+    `client.settle(message.lease_token, "ack")`."""
+
+    code, number = "DETACHED", 115
+
+
 class DecodeError(ClientError):
     """A stored value is not what its codec expects; `raw` of the message has the bytes. The loop goes on."""
 

@@ -105,7 +105,8 @@ class AsyncQueueing(Generic[AnyMessage]):
 
         `max_in_flight` is how many messages this queue may hold; left out, as many are fetched ahead as handlers finish
         in a quarter of the visibility timeout, 1 to 1,000 at a time (up to 10,000 where they are done in some 10 ms).
-        With `auto_extend` everything held is renewed until the first message not settled has been held for `max_lease`.
+        With `auto_extend` everything held is renewed until the first message not settled has been held for `max_lease`,
+        365 days at most.
         `on_lease_lost` gets a LostLease. `timeout` is for opening and for calls that wait for the broker; reading
         itself waits as long as it takes.
         """

@@ -25,9 +25,10 @@ from ..archived import ArchivedSegment
 from ..core.arguments import check_flag, check_text, listed
 from ..core.bounds import Bound, end_query, parse_bound, parse_by, start_query
 from ..core.deadline import Deadline
+from ..core.lease_times import bounded_s
 from ..core.record import to_partition_count
 from ..core.settings import SettingInput, to_settings
-from ..core.times import DEFAULT, Duration, Timeout, seconds
+from ..core.times import DEFAULT, Duration, Timeout
 from ..core.words import ByWord
 from ..topic import Topic, topic_from
 from .archived import list_archived
@@ -178,7 +179,7 @@ class Topics:
         """Return once a (topic, partition) has a record at its offset or behind, or a topic changed or is gone; after
         `duration` in any case. It is one request, in which the first 4,000 partitions count; look up what came with
         `list`. `timeout` is for the answer after that. Raises UnknownTopicError."""
-        wait_s = seconds("duration", duration)
+        wait_s = bounded_s("duration", duration)
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         wait_for_records(session, offsets, wait_s, deadline.later(wait_s))
 

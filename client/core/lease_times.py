@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 from ...protocol.limits import MAX_DELAY_US, MAX_LEASE_US, MIN_VISIBILITY_TIMEOUT_US
 from ...protocol.messages.queue import POLICY_DELAY
-from .times import Duration, duration_us, seconds
+from .times import Duration, any_seconds, duration_us
 
 
 def delay_us(delay: Duration | None) -> int:
@@ -30,13 +31,19 @@ def visibility_us(visibility_timeout: Duration) -> int:
     return _microseconds("visibility_timeout", visibility_timeout, MIN_VISIBILITY_TIMEOUT_US, MAX_LEASE_US, range_)
 
 
+def bounded_s(name: str, duration: Duration) -> float:
+    """Return in seconds what has to end some day. Raises TypeError, or ValueError for more than 365 days."""
+    expected = "0 to 365 days, in seconds or a timedelta"
+    return _microseconds(name, duration, 0, MAX_DELAY_US, expected) / 1_000_000
+
+
 def _microseconds(name: str, duration: Duration, low_us: int, high_us: int, expected: str) -> int:
-    found = seconds(name, duration)
+    found = any_seconds(name, duration)
     exact_us = -1
     if found * 1_000_000 <= 2 * high_us:  # infinity and the like have no whole number
         exact_us = duration_us(duration) if isinstance(duration, timedelta) else round(found * 1_000_000)
     if low_us <= exact_us <= high_us:
         return exact_us
-    is_slip = found * 1_000_000 > high_us and not isinstance(duration, timedelta)
+    is_slip = high_us < found * 1_000_000 < math.inf and not isinstance(duration, timedelta)
     hint = "; seconds, not milliseconds?" if is_slip else ""
     raise ValueError(f"{name}: expected {expected}, found {duration!r}{hint}")

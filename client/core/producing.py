@@ -10,7 +10,7 @@ from ...protocol.batch import Codec
 from ...protocol.limits import KIB, MIB
 from .arguments import check_word, whole_number
 from .record import check_durability
-from .times import Duration, seconds
+from .times import Duration, any_seconds, seconds
 from .words import CompressionWord, DurabilityWord
 
 BATCH_BYTES = 256 * KIB
@@ -51,7 +51,7 @@ def producer_options(
     delivery_timeout: Duration | None,
 ) -> ProducerOptions:
     """Check what the user gave. Raises TypeError or ValueError that names the argument."""
-    wait = seconds("linger", linger)
+    wait = any_seconds("linger", linger)
     if wait > MAX_LINGER_S:
         raise ValueError(f"linger: expected at most {MAX_LINGER_S:g} s, found {linger!r}: seconds, not milliseconds?")
     check_word("compression", compression, _CODECS, 'None or "zstd"')

@@ -10,8 +10,9 @@ from ..retry import Backoff
 from .arguments import check_count, check_flag
 from .bounds import Bound
 from .group_settings import to_group_settings, to_group_start
+from .lease_times import bounded_s
 from .subscription import Subscription, TopicChoice
-from .times import Duration, seconds
+from .times import Duration
 
 MAX_IN_FLIGHT = 100_000
 """Messages that one queue may hold: what one acquire may ask for."""
@@ -54,6 +55,6 @@ def queue_plan(
         to_group_settings(visibility_timeout, max_attempts, backoff, None),
         None if max_in_flight is None else check_count("max_in_flight", max_in_flight, 1, MAX_IN_FLIGHT),
         check_flag("auto_extend", auto_extend),
-        seconds("max_lease", max_lease),
+        bounded_s("max_lease", max_lease),
         check_flag("wait_for_topic", wait_for_topic),
     )

@@ -64,7 +64,17 @@ def duration_us(duration: timedelta) -> int:
 
 
 def seconds(name: str, duration: Duration) -> float:
-    """Return a duration in seconds. Raises TypeError or ValueError that names the argument."""
+    """Return how many seconds something may take that is None where it may take for ever. Raises TypeError or
+    ValueError that names the argument."""
+    found = any_seconds(name, duration)
+    if found == math.inf:
+        raise ValueError(f"{name}: expected a finite number of seconds, or None for no limit, found {duration!r}")
+    return found
+
+
+def any_seconds(name: str, duration: Duration) -> float:
+    """Return a duration in seconds, also an infinite one, whose caller knows what it may be. Raises TypeError or
+    ValueError that names the argument."""
     found = duration.total_seconds() if isinstance(duration, timedelta) else to_seconds(duration)
     if found is None:
         raise TypeError(f"{name}: expected seconds or a timedelta, found {duration!r}")

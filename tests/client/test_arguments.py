@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import inspect
 import math
 import mmap
 from datetime import UTC, datetime, timedelta
@@ -311,3 +312,41 @@ async def test_rows_are_asked_for_by_number(world: World) -> None:
             with pytest.raises(IndexError):
                 rows[2]
             assert rows[np.int64(1)] == rows[-1]
+
+
+@everywhere
+async def test_times_without_end_are_refused(world: World) -> None:
+    """Infinity, and an integer that no float holds, are none where None says "no limit" or something has to end."""
+    async with world.client() as client:
+        store(world, "t", 1)
+        queue, consumer = client.queue("t", "g"), client.consumer("t")
+        for endless in (math.inf, 10**400):
+            for name, call in (
+                ("timeout", lambda endless: world.client(timeout=endless)),
+                ("timeout", lambda endless: client.queue("t", "g", timeout=endless)),
+                ("timeout", lambda endless: queue.receive(timeout=endless)),
+                ("idle_timeout", lambda endless: queue.messages(idle_timeout=endless)),
+                ("idle_timeout", lambda endless: consumer.batches(idle_timeout=endless)),
+                ("max_block", lambda endless: client.producer(max_block=endless)),
+            ):
+                with pytest.raises(
+                    ValueError, match=rf"^{name}: expected a finite number of seconds, or None for no limit, found"
+                ):
+                    await _awaited(call(endless))
+            for call in (
+                lambda endless: client.queue("t", "g", max_lease=endless),
+                lambda endless: client.topics.wait({("t", 0): 0}, duration=endless),
+            ):
+                with pytest.raises(
+                    ValueError, match=r": expected 0 to 365 days, in seconds or a timedelta, found [^;]*$"
+                ):
+                    await _awaited(call(endless))
+        with pytest.raises(
+            ValueError, match=r"^max_lease: expected 0 to 365 days, .*, found 1e\+300; seconds, not mil"
+        ):
+            client.queue("t", "g", max_lease=1e300)
+
+
+async def _awaited(found: Any) -> None:
+    if inspect.isawaitable(found):
+        await found

@@ -11,14 +11,7 @@ import anyio
 import pytest
 
 from tests.client.queues import Stage, done, offsets, queue_broker, staged  # noqa: F401
-from tidelog import (
-    Backoff,
-    ConcurrentUseError,
-    ForkedError,
-    GroupSettingsError,
-    LeaseLostError,
-    UnknownTopicError,
-)
+from tidelog import Backoff, ConcurrentUseError, DetachedError, GroupSettingsError, LeaseLostError, UnknownTopicError
 from tidelog.codecs import Json
 
 pytestmark = pytest.mark.process
@@ -265,10 +258,11 @@ async def test_settling_by_token_from_elsewhere(stage: Stage) -> None:
             assert [(copy.offset, copy.value, copy.attempt) for copy in copies] == [
                 (at, b"%d" % at, 1) for at in range(5)
             ]
-            with pytest.raises(ForkedError, match=r"client\.settle"):
-                copies[0].ack()
-            with pytest.raises(ForkedError, match=r"client\.settle"):
-                copies[0].nack()
+            for settle in (copies[0].ack, copies[0].nack, copies[0].reject, copies[0].extend):
+                for options in ({}, {"wait": True}):
+                    with pytest.raises(DetachedError, match=r"found a copy that was pickled.*client\.settle") as told:
+                        settle(**options)
+            assert (told.value.code, told.value.number, told.value.retriable) == ("DETACHED", 115, False)
             tokens = [copy.lease_token for copy in copies]
             assert tokens == [message.lease_token for message in held]
             await other.settle(tokens[0], "ack")
