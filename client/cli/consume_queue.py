@@ -18,6 +18,7 @@ from ...protocol.errors import NotFoundError, TimedOutError, UnknownGroupError
 from .completion import complete_group
 from .errors import OutputClosed, WrongUsage
 from .escaping import visible_bytes
+from .group_places import check_new_group
 from .lease_durations import parse_visibility
 from .message_json import leased_fields
 from .options import DEFAULT_TIMEOUT_S, OutputFormat, parse_group
@@ -136,6 +137,8 @@ def consume_queue(run: QueueRun, mode: GroupMode | None, url: str | None, output
         now = client.ping().server_time
         if mode is None:
             _check_kind(client, run.group)
+        if run.start is not None and run.start.is_offset and not _exists(client, run.group):
+            check_new_group(client, run.group, [run.topic], run.start)
         start: Bound = "earliest" if run.start is None else run.start.resolve(now)
         if run.settle is SettleMode.NONE:
             count = _leave_leased(client, run, start, out, write)
@@ -156,6 +159,14 @@ def _check_kind(client: Client, group: str) -> None:
         ) from None
     if found.kind != GroupMode.QUEUE.value:
         refuse_stream()
+
+
+def _exists(client: Client, group: str) -> bool:
+    try:
+        client.groups.describe(group)
+    except UnknownGroupError:
+        return False
+    return True
 
 
 def _acknowledge(

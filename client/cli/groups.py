@@ -13,6 +13,7 @@ from ...protocol.errors import NotFoundError
 from .command import Command, Group, example
 from .completion import complete_topic
 from .confirm import confirm
+from .group_places import check_new_group, check_reset
 from .group_settings import (
     KEYS,
     GroupAssignment,
@@ -160,12 +161,14 @@ def create(
     """Create a group that reads one or more topics.
 
     Where it begins is recorded now, for every partition; topics and partitions that are made later are read from their
-    first message on. Settings that are not given follow the broker's defaults.
+    first message on. A bare number is an offset, for a topic of one partition. Settings that are not given follow the
+    broker's defaults.
     """
     changes = read_group_changes(settings or [], may_reset=False)
     begin = None if start is None else start.resolve(datetime.now(UTC))
     out = StandardOutput()
     with connected(url, timeout) as client:
+        check_new_group(client, name, topics, start)
         group = client.groups.create(
             name,
             topics,
@@ -224,13 +227,15 @@ def reset(
     """Move a group: every message from there on is delivered again, whatever became of it, and none before.
 
     Its consumers lose what they have leased, and go on by themselves. A group whose records are damaged is released by
-    it. It asks on a terminal; elsewhere --yes is needed. A bare number is an offset, of one partition.
+    it. It asks on a terminal; elsewhere --yes is needed. A bare number is an offset, and needs --partition where there
+    are several.
     """
     position = to.resolve(datetime.now(UTC))
     out = StandardOutput()
     where = f" in {topic}" if topic is not None else ""
-    confirm(f"Move group {name}{where}, and forget what became of its messages there?", yes)
     with connected(url, timeout) as client:
+        check_reset(client, name, to, topic, partition)
+        confirm(f"Move group {name}{where}, and forget what became of its messages there?", yes)
         begins = client.groups.reset(name, position, topic=topic, partition=partition)
     out.done = f"{name} was moved"
     if output is OutputFormat.JSON:

@@ -156,3 +156,65 @@ def test_what_the_broker_refuses_is_one_line(tidelog: CommandLine, topic: str, g
     )
     out_of_range = tidelog.run("groups", "reset", group, "--to", "7", "--yes", code=1).error
     assert out_of_range.startswith("tidelog: OFFSET_OUT_OF_RANGE: ")
+
+
+def test_an_offset_needs_its_partition(tidelog: CommandLine, topic: str) -> None:
+    """A bare number where several partitions are meant is wrong usage that names the option, and nothing is made or
+    moved; with the partition it is taken."""
+    wide, group = f"{topic}-wide", f"{topic}-wide-group"
+    tidelog.run("topics", "create", wide, "--partitions", "3")
+    tidelog.run("produce", wide, "--partition", "1", stdin=b"a\nb\n")
+    create = ("groups", "create", group, "--topic", wide)
+    assert tidelog.run(*create, "--from", "1", code=2).error == (
+        f"tidelog: USAGE: groups create: --from: an offset is of one partition, and {wide} has 3 partitions; leave it"
+        f" out, or give a time, and move partitions one by one afterwards: tidelog groups reset {group} --to 1 --topic"
+        f" {wide} --partition N; see tidelog groups create --help"
+    )
+    consume = ("consume", wide, "--group", group, "--mode", "queue", "--from", "1")
+    assert "--from: an offset is of one partition, and" in tidelog.run(*consume, code=2).error
+    assert "UNKNOWN_GROUP" in tidelog.run("groups", "describe", group, code=1).error
+    tidelog.run(*create)
+    reset = ("groups", "reset", group, "--yes", "--output", "json")
+    for options in ((), ("--topic", wide)):
+        assert tidelog.run(*reset, "--to", "1", *options, code=2).error == (
+            f"tidelog: USAGE: groups reset: --to: an offset needs --partition: {wide} has 3 partitions;"
+            " see tidelog groups reset --help"
+        )
+    assert described(tidelog, group)["generation"] == 1
+    begun = json.loads(tidelog.run(*reset, "--to", "1", "--partition", "1").out)
+    assert (begun["partition"], begun["offset"]) == (1, 1)
+    assert tidelog.run(*consume).lines == [b"b"]  # the group is there: where a new one would begin does not matter
+
+
+def test_an_offset_needs_its_topic(tidelog: CommandLine, topic: str) -> None:
+    """Where a group reads several topics, an offset, and a partition, need the topic too."""
+    other, group = f"{topic}-other", f"{topic}-both"
+    tidelog.run("topics", "create", other, "--partitions", "1")
+    create = ("groups", "create", group, "--topic", topic, "--topic", other)
+    refused = tidelog.run(*create, "--from", "0", code=2).error
+    assert f"and {topic} has 1 partition and {other} has 1 partition; leave it out" in refused
+    tidelog.run(*create)
+    reset = ("groups", "reset", group, "--yes")
+    for options, what in (
+        (("--to", "0"), "--to: an offset needs --topic and --partition"),
+        (("--to", "0", "--partition", "0"), "--partition needs --topic"),
+        (("--to", "latest", "--partition", "0"), "--partition needs --topic"),
+    ):
+        assert f"groups reset: {what}: group {group} reads {topic}, {other}; see" in tidelog.run(
+            *reset, *options, code=2
+        ).error  # fmt: skip
+    tidelog.run(*reset, "--to", "0", "--topic", f"default/{other}")
+
+
+def test_consumers_are_listed_until_they_leave(tidelog: CommandLine, topic: str) -> None:
+    """A command that has ended is no consumer any more, whether it acknowledged or left messages leased."""
+    group = f"{topic}-left"
+    tidelog.run("produce", topic, stdin=b"a\nb\nc\n")
+    command = ("consume", topic, "--group", group, "--mode", "queue", "--limit", "1")
+    tidelog.run(*command)
+    assert described(tidelog, group)["consumers"] == []
+    tidelog.run(*command, "--settle", "none")
+    group_now = described(tidelog, group)
+    assert (group_now["consumers"], partitions(group_now)[0]["leased"]) == ([], 1)
+    lines = map(json.loads, tidelog.run("groups", "list", "--output", "json").lines)
+    assert [fields["consumers"] for fields in lines if fields["name"] == group] == [0]
