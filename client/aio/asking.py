@@ -199,10 +199,15 @@ class Asking:
     async def end(self, deadline: Deadline) -> None:
         """Withdraw what is asked for, and wait until that is certain, so that no lease is on its way to nobody."""
         self.withdraw()
-        await self._answer_of(self._asked, deadline)
-        group = self._joining.group
-        if not self._is_owed or group is None:
-            return
+        try:
+            await self._answer_of(self._asked, deadline)
+            if self._is_owed and self._joining.group is not None:
+                await self._disown(deadline)
+        finally:
+            self._asked = None  # its call refers to this
+
+    async def _disown(self, deadline: Deadline) -> None:
+        """Tell the broker what is held: it may have leased more, in an answer that was lost."""
         now = self._time.now()
         try:
             soon = Deadline(min(deadline.at, now + DISOWNING_S), DISOWNING_S)

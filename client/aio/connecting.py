@@ -14,7 +14,7 @@ from ..core.deadline import Deadline
 from ..core.greeting import cannot_reach
 from ..core.url import MemoryServer, Server
 from . import runtime
-from .connection import Connection
+from .connection import Connection, ask
 
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
 """Keeps the connection of an idle client known to what is between, and tells of a peer that vanished after two
@@ -39,7 +39,7 @@ async def connect(
     sock = memory.connect(server.name) if isinstance(server, MemoryServer) else await _open(server, deadline)
     connection = Connection(sock, str(server), lock, MAX_UNAUTHENTICATED_BYTES, time)
     try:
-        reply = await connection.call(Hello(client_name, client_version), deadline.at)
+        reply = await ask(connection, Hello(client_name, client_version), deadline.at)
         if reply is None:
             problem = connection.greeting_error("no answer")
             raise problem if isinstance(problem, NotATidelogBrokerError) else _no_greeting(server, deadline)

@@ -63,7 +63,8 @@ class Connection:
         self.was_interrupted = False  # by Ctrl-C, perhaps in the middle of taking an answer in
         self.replies = 0
         """Received so far that are no errors, that to Hello included: what this connection was good for."""
-        self._socket, self._poller = sock, time.Poller(sock)
+        self._socket = sock
+        self._poller: runtime.Poller | None = time.Poller(sock)  # None once closed: it has a descriptor of its own
         self._protocol = ClientConnection(address, max_frame_bytes)
         self._outgoing = Unsent()
         self._calls: dict[int, Call] = {}
@@ -100,7 +101,7 @@ class Connection:
                 self._vigil.heard(self.time.now())
             call = self._calls[correlation_id] = Call(correlation_id, on_reply)
             self._put((head,) if bulk is None else (head, bulk), len(head) + (0 if bulk is None else len(bulk)))
-            if self._outgoing and self._seats.reader is not None:
+            if self._outgoing and self._seats.reader is not None and self._poller is not None:
                 self._poller.wake()  # so that it waits for room as well
         return call
 
@@ -159,12 +160,6 @@ class Connection:
                 raise
         return waiter.done
 
-    async def call(self, message: Message, until: float) -> Reply | None:
-        """Send a request and return the reply, or None if it did not come before `until`."""
-        call = self.send(message)
-        await self.wait(call, until)
-        return call.reply
-
     def take_in(self) -> None:
         """Take what replies there are, and send what the socket takes, without waiting; unless somebody reads."""
         role = Waiter()
@@ -181,7 +176,8 @@ class Connection:
 
     def wake(self) -> None:
         """Let the reader look again whether its waiter is done; from any thread or a signal handler."""
-        self._poller.wake_from_anywhere()
+        if (poller := self._poller) is not None:
+            poller.wake_from_anywhere()
 
     def _take_role_or_sit(self, waiter: Waiter) -> runtime.Bell | None:
         with self.lock:
@@ -194,7 +190,7 @@ class Connection:
         if not self._seats.stand_up(waiter):
             with self.lock:
                 if self._seats.leave(waiter) and self.error is not None:
-                    self._socket.close()
+                    self._close()
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -202,9 +198,9 @@ class Connection:
         """Read until `waiter` is done or stirred, or the connection broke; return False at `until`."""
         if runtime.TRIES_FIRST and self._receive() and waiter.done:
             await runtime.checkpoint()
-        while not (waiter.done or waiter.is_stirred) and self.error is None:
+        while not (waiter.done or waiter.is_stirred) and self.error is None and (poller := self._poller) is not None:
             look_at = self._vigil.until
-            if not await self._poller.wait(write=bool(self._outgoing), until=min(until, look_at)):
+            if not await poller.wait(write=bool(self._outgoing), until=min(until, look_at)):
                 now = self.time.now()
                 if now >= until:
                     return False
@@ -283,23 +279,34 @@ class Connection:
         with self.lock:
             if self.error is not None:
                 return
-            self.error = error
+            self.error = copy_of(error)  # with a traceback it would keep the frames, and those keep this
             self._outgoing.clear()
             self._calls.clear()
             self._seats.ring()
             if self._seats.reader is None:
-                self._socket.close()
-            else:
+                self._close()
+            elif self._poller is not None:
                 self._poller.wake()  # the reader closes it: until then its number must stay taken
+
+    def _close(self) -> None:
+        self._socket.close()
+        self._poller = None
 
     def abandon(self) -> None:
         """Give back the descriptor and tell nobody: it is the parent process's and stays up, or its loop is gone."""
         self.error = ConnectionLostError(f"the connection to {self.address} is another process's or loop's")
-        self._socket.close()
+        self._close()
 
     def _lost(self, reason: str, *, is_interrupted: bool = False) -> None:
         self.was_interrupted |= is_interrupted
         self.fail(ConnectionLostError(f"lost {self.address} ({reason.lower()})"))
+
+
+async def ask(connection: Connection, message: Message, until: float) -> Reply | None:
+    """Send a request and return the reply, or None if it did not come before `until`."""
+    call = connection.send(message)
+    await connection.wait(call, until)
+    return call.reply
 
 
 def copy_of(error: TidelogError) -> TidelogError:

@@ -15,7 +15,7 @@ from ..queue_statistics import LostLease
 from . import runtime
 from .connection import copy_of
 from .link import Link
-from .settle_sender import SettleSender
+from .settle_sender import SettleSender, nothing
 
 MAX_REPORTED = 1_000
 """Leases that are remembered as lost, so that the log says it once of each."""
@@ -60,6 +60,7 @@ class QueueDesk(SettleSender):
         """Send nothing any more; what is not answered is lost, and what is said from here on."""
         super().close(error)
         self._tell_late()
+        self.on_progress = self.on_use = self.on_work = nothing  # what they belong to refers to this
 
     def _tell_late(self) -> None:
         """Tell what was said after the queue was left, and changed nothing: nobody else is there to do it."""

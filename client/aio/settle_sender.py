@@ -42,11 +42,11 @@ class SettleSender:
         """When the user's code last asked for messages, or said something that was sent."""
         self.retry_at = math.inf
         """When to send again what the broker could not take."""
-        self.on_progress: Callable[[], None] = _nothing
+        self.on_progress: Callable[[], None] = nothing
         """Called when messages were settled, so that there is room for others. Takes no lock, does not wait."""
-        self.on_use: Callable[[], None] = _nothing
+        self.on_use: Callable[[], None] = nothing
         """Called when the user's code says something, where it is at home."""
-        self.on_work: Callable[[], None] = _nothing
+        self.on_work: Callable[[], None] = nothing
         """Called when something is to be done that a caller cannot do without waiting."""
         self.closed: TidelogError | None = None
         self.must_tell_held = False
@@ -231,5 +231,5 @@ class SettleSender:
             self._connection.abandon()
 
 
-def _nothing() -> None:
-    pass
+def nothing() -> None:
+    """Nobody is to be told."""

@@ -15,7 +15,7 @@ from ..core.deadline import Deadline
 from ..core.greeting import cannot_reach
 from ..core.url import MemoryServer, Server
 from . import runtime
-from .connection import Connection
+from .connection import Connection, ask
 
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
 """Keeps the connection of an idle client known to what is between, and tells of a peer that vanished after two
@@ -40,7 +40,7 @@ def connect(
     sock = memory.connect(server.name) if isinstance(server, MemoryServer) else _open(server, deadline)
     connection = Connection(sock, str(server), lock, MAX_UNAUTHENTICATED_BYTES, time)
     try:
-        reply = connection.call(Hello(client_name, client_version), deadline.at)
+        reply = ask(connection, Hello(client_name, client_version), deadline.at)
         if reply is None:
             problem = connection.greeting_error("no answer")
             raise problem if isinstance(problem, NotATidelogBrokerError) else _no_greeting(server, deadline)

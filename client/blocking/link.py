@@ -243,7 +243,10 @@ class Link:
             self._connected(connection)
             return connection
         assert problem is not None
-        raise problem
+        try:
+            raise problem
+        finally:
+            del problem  # whose traceback has this frame
 
     def _connected(self, connection: Connection) -> None:
         if self._closed is not None:
