@@ -21,13 +21,18 @@ def check_handler(handler: object) -> None:
 
 
 class Crew:
-    """At most so many calls at a time. Leaving its block waits for those that run."""
+    """At most so many calls at a time. Leaving its block waits for those that run.
+
+    A call that raises cancels the others, and what it raised leaves the block as it is: in no group, and not out of its
+    task, where SystemExit would end asyncio's loop before anything is given back.
+    """
 
     def __init__(self, size: int, stop: Callable[[], object]) -> None:
         self._free = anyio.Semaphore(size)
         self._threads = anyio.CapacityLimiter(size)
         self._group = anyio.create_task_group()
         self._stop = stop
+        self._error: BaseException | None = None
 
     async def __aenter__(self) -> Crew:
         await self._group.__aenter__()
@@ -36,7 +41,18 @@ class Crew:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        return await self._group.__aexit__(kind, error, trace)
+        is_handled: bool | None = False
+        try:
+            is_handled = await self._group.__aexit__(kind, error, trace)
+        except BaseException as ended:
+            if self._error is None and not _has_only(ended, error):
+                raise
+        if self._error is not None:
+            try:
+                raise self._error
+            finally:
+                self._error = None  # with its traceback it would keep all of this
+        return is_handled
 
     async def has_room(self) -> bool:
         """Return once one more call may start."""
@@ -59,11 +75,22 @@ class Crew:
     async def _run(self, call: Callable[[], Awaitable[None]]) -> None:
         try:
             await call()
-        except BaseException:
-            self._stop()
+        except anyio.get_cancelled_exc_class():
             raise
+        except BaseException as error:
+            self._error = self._error or error
+            self._stop()
+            self._group.cancel_scope.cancel()
         finally:
             self._free.release()
+
+
+def _has_only(ended: BaseException, error: BaseException | None) -> bool:
+    """Whether a group is of nothing but what the block itself raised."""
+    if not isinstance(ended, BaseExceptionGroup):
+        return False
+    group = cast("BaseExceptionGroup[BaseException]", ended)
+    return len(group.exceptions) == 1 and group.exceptions[0] is error
 
 
 def _is_async(handler: object) -> bool:

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Generic, cast
 import msgspec
 
 from ...protocol.errors import DecodeError
-from ...protocol.messages.queue import POLICY_DELAY
 from ..core.held_lease import HeldLease
-from ..core.leaving import released
 from ..core.settles import How
 from ..core.times import DEFAULT, Timeout, from_us
 from ..message import UNDECODED, Located, Message, TypedMessage
@@ -90,10 +88,9 @@ class AsyncLeased(AsyncSettleable, Located):
         """What settles the message from another process: `client.settle(token, "ack")`."""
         return self._lease.token(self.offset).text()
 
-    def settle_rest(self, error: Exception | None) -> None:
-        """The handler returned, or raised: acknowledge or nack the message, unless it settled it itself."""
+    def settle_rest(self, how: How) -> None:
+        """The handler is done: this becomes of the message, unless it settled it itself."""
         lease = cast("HeldLease", self._lease)
-        how = ACCEPTED if error is None else released(error, POLICY_DELAY)
         _desk(lease).settle_all(lease, [self.offset], how, wait=False, timeout=DEFAULT)
 
     def _settle(self, how: How, wait: bool, timeout: Timeout) -> runtime.Settled:

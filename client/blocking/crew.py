@@ -1,4 +1,4 @@
-"""Handlers that run at the same time, in threads. The written by hand, as `runtime` is."""
+"""Handlers that run at the same time, in threads. Written by hand, as `runtime` is."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ def check_handler(handler: object) -> None:
 
 
 class Crew:
-    """At most so many calls at a time. Leaving its block waits for those that run, unless it is interrupted."""
+    """At most so many calls at a time. Leaving its block waits for those that run, unless it is interrupted, and raises
+    what one of them raised that is no Exception."""
 
     def __init__(self, size: int, stop: Callable[[], object]) -> None:
         self._size = size
         self._free = threading.Semaphore(size)
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._waiting = 0
+        self._running = 0
+        """Calls that were started and have not ended."""
+        self._lock = threading.Lock()
         self._stop = stop
         self._error: BaseException | None = None
 
@@ -44,7 +47,10 @@ class Crew:
             for thread in self._threads:
                 thread.join()
         if self._error is not None and error is None:
-            raise self._error
+            try:
+                raise self._error
+            finally:
+                self._error = None  # with its traceback it would keep all of this
 
     def has_room(self) -> bool:
         """Return once one more call may start; False when one has ended with what is no Exception."""
@@ -53,8 +59,11 @@ class Crew:
 
     def start(self, call: Callable[[], None]) -> None:
         """Have a call run beside the others."""
+        with self._lock:
+            self._running += 1
+            is_short = self._running > len(self._threads)
         self._calls.put(call)
-        if len(self._threads) < self._size and not self._waiting:
+        if is_short:
             thread = threading.Thread(target=self._work, name="tidelog-handler", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -65,9 +74,7 @@ class Crew:
 
     def _work(self) -> None:
         while True:
-            self._waiting += 1
             call = self._calls.get()
-            self._waiting -= 1
             if call is None:
                 return
             try:
@@ -76,4 +83,6 @@ class Crew:
                 self._error = self._error or error
                 self._stop()
             finally:
+                with self._lock:  # `+=` is several steps: a thread too few would leave calls to wait for each other
+                    self._running -= 1
                 self._free.release()

@@ -122,9 +122,11 @@ class Queue(Taking[AnyQueueMessage], Generic[AnyQueueMessage]):
 
         Up to `concurrency` run at a time: an async function in tasks, a plain one in threads. What the handler settled
         itself stays so. Afterwards those that run are finished. In the main thread SIGTERM and SIGINT stop it, a second
-        one interrupts it; not with signals=False.
+        one interrupts it; not with signals=False. What is no Exception ends it, and leaves it as it was raised; a
+        handler's SystemExit leaves the message that it had suspect: handed out alone from then on.
         """
-        run_handler(self, handler, check_count("concurrency", concurrency, 1, MAX_CONCURRENCY), signals=signals)
+        most = check_count("concurrency", concurrency, 1, MAX_CONCURRENCY)
+        run_handler(self, handler, most, lambda: self._is_stopped, signals=signals)
 
     # -- settling --------------------------------------------------------------------------------------------------
 

@@ -7,10 +7,14 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ...protocol.messages.queue import POLICY_DELAY
+from ..core.leaving import left_by, released
 from ..stopping import Stoppable, stop_on_signals
+from . import runtime
 from .crew import Crew, check_handler
+from .settleable import ACCEPTED
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -24,32 +28,60 @@ Handler = Callable[[M], Awaitable[object] | object]
 """What is called with each message: an async function, or a plain one."""
 
 
+class _Handling(Generic[M]):
+    """One run: a handler, and what becomes of the messages that it gets. What it settled itself stays so."""
+
+    def __init__(self, crew: Crew, handler: Handler[M], is_stopped: Callable[[], bool]) -> None:
+        self._crew = crew
+        self._handler = handler
+        self._is_stopped = is_stopped
+        self._was_stopped: bool | None = None
+        """Whether the queue had been stopped when the first handler raised what is no Exception: that stops it."""
+
+    def handle(self, message: M) -> None:
+        """Call the handler, and settle the message."""
+        try:
+            self._crew.call(self._handler, message)
+        except Exception as error:
+            message.settle_rest(released(error, POLICY_DELAY))
+        except BaseException as error:
+            cancelled = runtime.cancellations()
+            if not isinstance(error, cancelled):
+                if self._was_stopped is None:
+                    self._was_stopped = self._is_stopped()
+                message.settle_rest(left_by(error, cancelled, is_stopped=self._was_stopped))
+            raise
+        else:
+            message.settle_rest(ACCEPTED)
+
+
 def run_handler(
-    queue: Queue[AnyQueueMessage], handler: Handler[AnyQueueMessage], concurrency: int, *, signals: bool
+    queue: Queue[AnyQueueMessage],
+    handler: Handler[AnyQueueMessage],
+    concurrency: int,
+    is_stopped: Callable[[], bool],
+    *,
+    signals: bool,
 ) -> None:
     """Call `handler` with each message until the queue is stopped, and finish those that run."""
     check_handler(handler)
     with _stopping(queue, signals):
-        _run(queue, handler, concurrency)
+        _run(queue, handler, concurrency, is_stopped)
 
 
-def _run(queue: Queue[AnyQueueMessage], handler: Handler[AnyQueueMessage], concurrency: int) -> None:
+def _run(
+    queue: Queue[AnyQueueMessage],
+    handler: Handler[AnyQueueMessage],
+    concurrency: int,
+    is_stopped: Callable[[], bool],
+) -> None:
     with Crew(concurrency, queue.stop) as crew:
+        handling = _Handling(crew, handler, is_stopped)
         while crew.has_room():
             found = queue.receive()
             if not found:
                 break
-            crew.start(partial(_handle, crew, handler, found[0]))
-
-
-def _handle(crew: Crew, handler: Handler[M], message: M) -> None:
-    """Call the handler; what it settled itself stays so."""
-    try:
-        crew.call(handler, message)
-    except Exception as error:
-        message.settle_rest(error)
-    else:
-        message.settle_rest(None)
+            crew.start(partial(handling.handle, found[0]))
 
 
 def _stopping(queue: Stoppable, signals: bool) -> AbstractContextManager[object]:
