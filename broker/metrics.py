@@ -76,7 +76,7 @@ HELP: dict[str, str] = {
     "tidelog_queue_leased_messages": "Messages leased now, by group.",
     "tidelog_queue_delayed_messages": "Messages released that wait for their time, by group.",
     "tidelog_queue_backlog_messages": "Messages not settled, those leased included, by group.",
-    "tidelog_queue_members": "Members that hold something or were heard of lately, by group.",
+    "tidelog_queue_members": "Members that were heard of lately or hold something, and did not leave, by group.",
     "tidelog_queue_waiting_acquires": "Acquires that wait for messages, by group.",
     "tidelog_queue_clipped_messages_total": "Messages lost with the power after deliveries of them were recorded.",
     "tidelog_queue_degraded_partitions": "Parts of groups that give no leases because records of theirs are lost.",

@@ -27,6 +27,7 @@ from ...protocol.messages import (
     Hello,
     InitProducer,
     JoinGroup,
+    LeaveGroup,
     ListArchive,
     ListOffsets,
     Message,
@@ -79,6 +80,8 @@ def handle(context: Context, peer: Peer, message: Message, bulk: memoryview) -> 
             return fetch.cancel(peer, message)
         case JoinGroup():
             return queue.join(context, message)
+        case LeaveGroup():
+            return queue.leave(context, message)
         case Metadata():
             return topics.metadata(context, message)
         case InitProducer():

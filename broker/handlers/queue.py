@@ -10,6 +10,8 @@ from ...protocol.messages import (
     GroupMessages,
     JoinGroup,
     JoinGroupReply,
+    LeaveGroup,
+    LeaveGroupReply,
     MessageStates,
     MessageStatesReply,
     Settle,
@@ -35,6 +37,12 @@ def join(context: Context, request: JoinGroup) -> Answer:
     name = full_group_name(request.group)
     joining = context.groups.join(name, request.topics, start=request.start, settings=request.settings)
     return joining.then(reply)
+
+
+def leave(context: Context, request: LeaveGroup) -> Reply:
+    """Forget a member that is gone."""
+    context.queues.leave(request)
+    return Reply(LeaveGroupReply())
 
 
 def acquire(context: Context, peer: Peer, request: Acquire) -> Answer:

@@ -23,7 +23,7 @@ def queue_gauges(
             values[name + label] = value
         work = at_work.get(group.id)
         values[f"tidelog_queue_leased_messages{label}"] = 0 if work is None else work.in_flight
-        values[f"tidelog_queue_members{label}"] = 0 if work is None else len(work.members)
+        values[f"tidelog_queue_members{label}"] = 0 if work is None else work.members.count()
         values[f"tidelog_queue_waiting_acquires{label}"] = 0 if work is None else work.waiting
         waits, moves, backlog = _backlog(topics, group)
         values[f"tidelog_queue_dead_lettering_messages{label}"] = moves

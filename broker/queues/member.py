@@ -18,6 +18,8 @@ class Member:
     leases: dict[int, GroupPartition] = field(default_factory=dict[int, GroupPartition])
     waiting: int = 0
     """Acquires of it that wait."""
+    has_left: bool = False
+    """Whether it said that it is gone: it is kept for what it has leased alone, and not described."""
 
     @property
     def is_idle(self) -> bool:

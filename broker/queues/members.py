@@ -24,6 +24,10 @@ class Members:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def count(self) -> int:
+        """Return how many there are, those not counted that left what they had leased."""
+        return sum(not one.has_left for one in self)
+
     def __iter__(self) -> Iterator[Member]:
         return iter(self._by_id.values())
 
@@ -39,7 +43,20 @@ class Members:
         member = self.get(number)
         member.heard_us = self._around.services.time.monotonic_us()
         member.client = client or member.client
+        member.has_left = False
         return member
+
+    def leave(self, number: int) -> Member | None:
+        """Note that a member is gone; return it if it was there. It is kept while something is leased to it."""
+        member = self._by_id.get(number)
+        if member is not None:
+            member.has_left = True
+            self._forget_left(member)
+        return member
+
+    def _forget_left(self, member: Member) -> None:
+        if member.has_left and member.is_idle:
+            del self._by_id[member.id]
 
     def forget_silent(self) -> None:
         """Forget those that hold nothing, wait for nothing and were not heard of for long."""
@@ -50,24 +67,32 @@ class Members:
 
     def take_leases(self, part: GroupPartition) -> None:
         """Note who holds what in a partition, as its delivery log says."""
-        self.drop_leases(part)
-        state = part.state
-        if state is not None:
-            for lease in state.leases.values():
-                self.get(lease.member).leases[lease.id] = part
+        held: dict[int, list[int]] = {}
+        for lease in () if part.state is None else part.state.leases.values():
+            held.setdefault(lease.member, []).append(lease.id)
+        for number in held:
+            self.get(number)
+        for member in [*self]:
+            for lease in [lease for lease, where in member.leases.items() if where is part]:
+                del member.leases[lease]
+            member.leases |= dict.fromkeys(held.get(member.id, ()), part)
+            self._forget_left(member)
 
     def drop_leases(self, part: GroupPartition) -> None:
         """Let nobody hold anything in a partition."""
-        for member in self:
+        for member in [*self]:
             for lease in [lease for lease, where in member.leases.items() if where is part]:
                 del member.leases[lease]
+            self._forget_left(member)
 
     def lease_over(self, number: int, lease: int) -> None:
         """Note that a lease of a member has nothing left."""
         member = self._by_id.get(number)
         if member is not None:
             member.leases.pop(lease, None)
+            self._forget_left(member)
 
     def infos(self) -> list[MemberInfo]:
         """Describe them."""
-        return [MemberInfo(one.id, one.client, one.leased(), one.waiting > 0) for one in self]
+        there = [one for one in self if not one.has_left]
+        return [MemberInfo(one.id, one.client, one.leased(), one.waiting > 0) for one in there]

@@ -167,6 +167,13 @@ class QueueGroup:
         """Note that a lease of a member has nothing left."""
         self.members.lease_over(number, lease)
 
+    def member_left(self, number: int) -> None:
+        """Forget a member that said that it is gone, once it has nothing."""
+        member = self.members.leave(number)
+        if member is not None:
+            self._dispatch.answer_lost(member)
+            self._dispatch.pump()  # it may have been the one that was drained for suspects
+
     # -- acquiring -------------------------------------------------------------------------------------------------
 
     def acquire(self, request: Acquire, client: str) -> Reply | Deferred[Reply]:

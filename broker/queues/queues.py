@@ -18,6 +18,7 @@ from ...protocol.messages import (
     GroupMessagesReply,
     GroupPartitionInfo,
     GroupTopicInfo,
+    LeaveGroup,
     MessageState,
     Settle,
 )
@@ -113,6 +114,12 @@ class Queues:
     def acquire(self, request: Acquire, client: str = "") -> Reply | Deferred[Reply]:
         """Lease messages. Raises UnknownGroupError, UnknownTopicIdError, InvalidRequestError."""
         return self._work(self._groups.by_id(request.group_id, request.generation)).acquire(request, client)
+
+    def leave(self, request: LeaveGroup) -> None:
+        """Forget a member that is gone. Raises UnknownGroupError."""
+        found = self._at_work.get(self._groups.by_id(request.group_id).id)
+        if found is not None:
+            found.member_left(request.member)
 
     def settle(self, request: Settle, client: str = "") -> Reply | Deferred[Reply]:
         """Settle what was leased. Raises UnknownGroupError, InvalidRequestError.

@@ -6,9 +6,9 @@ each counts as handed out when it is leased.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ...protocol.errors import UnknownGroupError
+from ...protocol.errors import CorruptError, InvalidBatchError, TidelogError, UnknownGroupError
 from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MIB
 from ...protocol.messages import (
     Acquire,
@@ -31,12 +31,19 @@ from ..core.lease_token import LeaseToken
 from ..core.queue_plan import QueuePlan
 from ..core.settles import packed
 from . import runtime
+from .damaged_grant import DamagedGrants
+from .joining import leave
 from .queue_batch import AsyncQueueBatch
 from .queue_message import AsyncQueueMessage
 from .session import Session
 
 MAX_BYTES = 8 * MIB
 """Of batches in one answer."""
+
+
+Messages = list[AsyncQueueMessage]
+Damaged = tuple[HeldLease, TidelogError]
+"""A lease of which bytes arrived damaged, and what was found."""
 
 
 class _NoDesk:
@@ -57,6 +64,7 @@ class Leasing:
         self._member = runtime.draw()
         self._topics: dict[int, TopicEntry] = {}
         self._group: GroupInfo | None = None
+        self._damaged_grants = DamagedGrants()
 
     async def lease(self, count: int, visibility_us: int, wait_us: int, deadline: Deadline) -> list[AsyncQueueMessage]:
         """Return up to `count` messages, once there is one; none when the wait is over."""
@@ -67,6 +75,10 @@ class Leasing:
                 raise
         self._group = None  # it was reset
         return await self._lease(count, visibility_us, wait_us, deadline)
+
+    async def leave(self, deadline: Deadline) -> None:
+        """Be a member no more; what is leased stays so."""
+        await leave(self._session.link, self._group, self._member, deadline)
 
     async def _lease(self, count: int, visibility_us: int, wait_us: int, deadline: Deadline) -> list[AsyncQueueMessage]:
         group = self._group or await self._join(deadline)
@@ -81,15 +93,45 @@ class Leasing:
             max_wait_us=wait_us,
             counts=True,
         )
-        reply = await self._session.link.call(request, deadline)
-        answer, start = reply.message, 0
-        assert isinstance(answer, AcquireReply)
-        found: list[AsyncQueueMessage] = []
-        for grant in answer.grants:
+        while True:
+            reply = await self._session.link.call(request, deadline)
+            answer = reply.message
+            assert isinstance(answer, AcquireReply)
+            found, damaged = self._taken(group, answer.grants, reply.bulk)
+            if damaged:
+                await self._verify(damaged, found, deadline)
+            if found or not damaged:
+                return found
+
+    def _taken(self, group: GroupInfo, grants: Sequence[Grant], bulk: memoryview) -> tuple[Messages, list[Damaged]]:
+        """Return what came, and the leases of which bytes arrived damaged."""
+        found: Messages = []
+        damaged: list[Damaged] = []
+        start = 0
+        for grant in grants:
             end = start + grant.bulk_bytes
-            found += self._messages(group, grant, reply.bulk[start:end])
+            lease = self._lease_of(group, grant)
+            try:
+                found += _messages(lease, bulk[start:end])
+            except (CorruptError, InvalidBatchError) as error:
+                damaged.append((lease, error))
             start = end
-        return found
+        return found, damaged
+
+    async def _verify(self, damaged: list[Damaged], others: Messages, deadline: Deadline) -> None:
+        """Have the broker verify what arrived damaged, then give it back: what is left of it comes again. If that is
+        refused, so are the `others`, which nobody gets now."""
+        link = self._session.link
+        try:
+            for lease, error in damaged:
+                await self._damaged_grants.verify(link, lease, error, deadline)
+        except BaseException:
+            await give_back(self._session, others, deadline)
+            raise
+        finally:
+            for lease, _ in damaged:
+                item = SettleItem(lease.topic.id, lease.partition, lease.id, Settling.RETURN)
+                await link.call(Settle(*lease.group, BY_TOKEN, 0, [item]), deadline)
 
     async def _join(self, deadline: Deadline) -> GroupInfo:
         subscription, link = self._plan.subscription, self._session.link
@@ -105,16 +147,21 @@ class Leasing:
         self._group = reply.group
         return reply.group
 
-    def _messages(self, group: GroupInfo, grant: Grant, bulk: memoryview) -> list[AsyncQueueMessage]:
+    def _lease_of(self, group: GroupInfo, grant: Grant) -> HeldLease:
         time = self._session.time
         limit = group.settings.max_attempts or 0
         place = (group.id, group.generation)
-        lease = HeldLease(grant, self._topics[grant.topic_id], place, _NoDesk(), time.now(), time.wall_us(), limit)
-        found: list[AsyncQueueMessage] = []
-        for each in leased_batches(lease, bulk, MAX_BATCH_PAYLOAD_BYTES):
-            batch = AsyncQueueBatch[AsyncQueueMessage](each.lease, each.records, each.start, each.stop, each.rows)
-            found += map(_apart, batch.messages())
-        return found
+        return HeldLease(grant, self._topics[grant.topic_id], place, _NoDesk(), time.now(), time.wall_us(), limit)
+
+
+def _messages(lease: HeldLease, bulk: memoryview) -> Messages:
+    """Return the messages of a lease. Raises CorruptError or InvalidBatchError for bytes that are not what was
+    stored."""
+    found: Messages = []
+    for each in leased_batches(lease, bulk, MAX_BATCH_PAYLOAD_BYTES):
+        batch = AsyncQueueBatch[AsyncQueueMessage](each.lease, each.records, each.start, each.stop, each.rows)
+        found += map(_apart, batch.messages())
+    return found
 
 
 def _apart(message: AsyncQueueMessage) -> AsyncQueueMessage:

@@ -11,7 +11,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, NoReturn
 
-from ...protocol.errors import ClosedError, TidelogError
+from ...protocol.errors import ClosedError, LeaseLostError, TidelogError
 from ..core.arguments import check_count
 from ..core.deadline import Deadline
 from ..core.leaving import RETURNED, left_by
@@ -182,7 +182,12 @@ class AsyncQueue(AsyncTaking[AnyQueueMessage], Generic[AnyQueueMessage]):
                 background.end()
             await acquirer.asking.end(deadline)
             desk.give_back_all(handed)
-            await desk.flush(deadline)
+            try:
+                await desk.flush(deadline)
+            except LeaseLostError:
+                await acquirer.leave(deadline)
+                raise
+            await acquirer.leave(deadline)
         finally:
             desk.hand = None
             runtime.call_soon(desk.home, partial(desk.close, self._closed))

@@ -32,7 +32,7 @@ from . import runtime
 from .asking import Asking
 from .connection import Call
 from .damaged_grant import DamagedGrants
-from .joining import Joining
+from .joining import Joining, leave
 from .queue_desk import QueueDesk
 from .topic_change import TopicChange
 
@@ -256,6 +256,10 @@ class Acquirer:
             bell.set()
         if self.is_stopped:
             self._change.notify()
+
+    def leave(self, deadline: Deadline) -> None:
+        """Say that nothing more is taken, and nothing is held."""
+        leave(self._desk.link, self._joining.group, self._desk.book.settles.member, deadline)
 
     def _may_go_on(self, until: float) -> bool:
         return not self.is_stopped and self._time.now() < until

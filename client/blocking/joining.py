@@ -1,5 +1,6 @@
 # Generated from client/aio/joining.py by client/generate.py: change that, then run it.
-"""What a queue reads: its topics as they are known, and its group, joined at the first use and when that changes."""
+"""What a queue reads: its topics as they are known, and its group, joined at the first use and when that changes; and
+leaving it."""
 
 from __future__ import annotations
 
@@ -7,11 +8,16 @@ import logging
 from typing import Protocol
 
 from ...protocol.errors import CannotConnectError, TidelogError, TimedOutError, UnknownTopicError, UnknownTopicIdError
-from ...protocol.messages import GroupInfo, JoinGroup, JoinGroupReply, MetadataReply
+from ...protocol.messages import GroupInfo, JoinGroup, JoinGroupReply, LeaveGroup, MetadataReply
 from ..core.deadline import NEVER, Deadline
 from ..core.directory import TopicEntry
 from ..core.queue_plan import QueuePlan
+from .connection import ask
+from .link import Link
 from .queue_desk import QueueDesk
+
+LEAVE_S = 0.2
+"""How long leaving waits for the broker to know of it: one that is slow has the request, and hears of it later."""
 
 log = logging.getLogger("tidelog")
 
@@ -115,3 +121,14 @@ class Joining:
             self._desk.book.settles.group = (reply.group.id, reply.group.generation)
         self._entries |= entries
         self.topics = [*entries]
+
+
+def leave(link: Link, group: GroupInfo | None, member: int, deadline: Deadline) -> None:
+    """Tell the broker that a member is gone, where it can be told at once: else it finds out by itself."""
+    connection = link.current
+    if group is None or connection is None or connection.error is not None:
+        return
+    try:
+        ask(connection, LeaveGroup(group.id, member), min(deadline.at, link.time.now() + LEAVE_S))
+    except TidelogError as error:
+        log.debug("leaving a group without a word: %s", error)

@@ -12,7 +12,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, NoReturn
 
-from ...protocol.errors import ClosedError, TidelogError
+from ...protocol.errors import ClosedError, LeaseLostError, TidelogError
 from ..core.arguments import check_count
 from ..core.deadline import Deadline
 from ..core.leaving import RETURNED, left_by
@@ -181,7 +181,12 @@ class Queue(Taking[AnyQueueMessage], Generic[AnyQueueMessage]):
                 background.end()
             acquirer.asking.end(deadline)
             desk.give_back_all(handed)
-            desk.flush(deadline)
+            try:
+                desk.flush(deadline)
+            except LeaseLostError:
+                acquirer.leave(deadline)
+                raise
+            acquirer.leave(deadline)
         finally:
             desk.hand = None
             runtime.call_soon(desk.home, partial(desk.close, self._closed))

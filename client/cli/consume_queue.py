@@ -28,6 +28,7 @@ from .times import Bound, Position
 
 if TYPE_CHECKING:
     from ..blocking.client import Client
+    from ..blocking.leasing import Leasing
     from ..blocking.queue import Queue
     from ..blocking.queue_message import QueueMessage
     from ..core.queue_plan import QueuePlan
@@ -208,11 +209,26 @@ def _received(queue: Queue[QueueMessage], run: QueueRun, out: StandardOutput) ->
 def _leave_leased(
     client: Client, run: QueueRun, start: Bound, out: StandardOutput, write: Callable[[Sequence[QueueMessage]], None]
 ) -> int:
-    from ..blocking.leasing import Leasing, give_back
-    from ..core.times import duration_us
+    from ..blocking.leasing import Leasing
 
     session = client.open_session()
     leasing = Leasing(session, _plan(run, start, session.directory.namespace))
+    try:
+        return _lease(client, leasing, run, out, write)
+    finally:
+        leasing.leave(client.deadline(LAST_WORD_S))
+
+
+def _lease(
+    client: Client,
+    leasing: Leasing,
+    run: QueueRun,
+    out: StandardOutput,
+    write: Callable[[Sequence[QueueMessage]], None],
+) -> int:
+    from ..blocking.leasing import give_back
+    from ..core.times import duration_us
+
     visibility_us = 0 if run.visibility_timeout is None else duration_us(run.visibility_timeout)
     count, left, silent_s, most_s = 0, run.limit, 0.0, run.silence_s
     while left is None or left > 0:
@@ -228,7 +244,7 @@ def _leave_leased(
                 write(messages)
                 out.flush()
             except BaseException:
-                give_back(session, messages, client.deadline(LAST_WORD_S))
+                give_back(client.open_session(), messages, client.deadline(LAST_WORD_S))
                 raise
             silent_s = 0.0
             left = None if left is None else left - len(messages)

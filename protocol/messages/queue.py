@@ -50,6 +50,18 @@ class JoinGroupReply(Message):
     metadata_version: int
 
 
+class LeaveGroup(Message):
+    """Says that a member is gone, so that it is not listed until it was silent for long: its acquires that wait are
+    withdrawn. What it has leased stays so; a client gives that back before. One that asks again is a member again."""
+
+    group_id: GroupId
+    member: MemberId
+
+
+class LeaveGroupReply(Message):
+    """The member is gone, or there was none."""
+
+
 class LeaseRanges(Message):
     """Ranges of one lease: what was handed to the user's code since the last report."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
@@ -10,10 +11,17 @@ import pytest
 from tests.client.flavours import FLAVOURS, World, run
 from tests.client.queues import done
 from tests.helpers.broker_process import broker_process
+from tests.helpers.command_line import CommandLine
 from tests.helpers.stored_data import flip
-from tidelog.protocol.segment_header import SEGMENT_HEADER_BYTES
+from tidelog import Client
 
 pytestmark = pytest.mark.process
+
+
+def damage(folder: Path) -> None:
+    """Turn a bit of the second of three batches of a hundred."""
+    (segment,) = (folder / "data").rglob("messages/*.log")
+    flip(segment, segment.read_bytes().rindex(b"%040d" % 100) + 20)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -28,9 +36,7 @@ def test_what_is_damaged_on_the_disk_is_passed_over(
                 await client.topics.create("orders", partitions=1)
                 for first in (0, 100, 200):
                     await client.produce_many("orders", [b"%040d" % at for at in range(first, first + 100)])
-                (segment,) = (tmp_path / "data").rglob("messages/*.log")
-                size = segment.read_bytes().rindex(b"%040d" % 100) - SEGMENT_HEADER_BYTES
-                flip(segment, SEGMENT_HEADER_BYTES + size + 20)
+                damage(tmp_path)
                 seen: list[int] = []
                 async with client.queue("orders", "g") as queue:
                     async for message in queue.messages(limit=200):
@@ -43,3 +49,24 @@ def test_what_is_damaged_on_the_disk_is_passed_over(
         with caplog.at_level(logging.WARNING, "tidelog"):
             run(flavour, body)
     assert [record.getMessage() for record in caplog.records if "passed over what is damaged" in record.message]
+
+
+def test_what_is_left_leased_is_verified_too(tmp_path: Path) -> None:
+    """`consume --settle none` prints the batches before and behind, says what it passed over, and leaves nothing of the
+    damaged one leased; the messages count as attempted once, when they were printed."""
+    with broker_process(tmp_path) as broker, Client(broker.url) as client:
+        client.topics.create("orders", partitions=1)
+        for first in (0, 100, 200):
+            client.produce_many("orders", [b"%040d" % at for at in range(first, first + 100)])
+        damage(tmp_path)
+        tidelog = CommandLine(broker.url, tmp_path)
+        options = ("--group", "g", "--mode", "queue", "--settle", "none", "--limit", "200", "--output", "json")
+        run = tidelog.run("consume", "orders", *options)
+        lines = [json.loads(line) for line in run.lines]
+        assert sorted(line["offset"] for line in lines) == [*range(100), *range(200, 300)]
+        assert {line["attempt"] for line in lines} == {1}
+        assert b"passed over what is damaged" in run.err
+        for line in lines:
+            client.settle(line["lease_token"], "ack")
+        (part,) = client.groups.describe("g").topics[0].partitions
+        assert (part.floor, part.leased, part.available) == (300, 0, 0)
