@@ -76,14 +76,22 @@ class Asking:
             asked = self._asked = None
         return asked
 
-    def ask(self, connection: Connection, prefetch: Prefetch, *, is_waited_for: bool) -> Asked | None:
-        """Send an Acquire, if there is room for more messages."""
+    def ask(
+        self,
+        connection: Connection,
+        prefetch: Prefetch,
+        *,
+        is_waited_for: bool,
+        listed: int = 1,
+        is_hasty: bool = False,
+    ) -> Asked | None:
+        """Send an Acquire, if there is room for more messages; a hasty one is answered though there be none."""
         desk = self._desk
         with desk.lock:
-            count = prefetch.wanted(desk.book.buffered, desk.book.held, is_waited_for=is_waited_for)
+            count = prefetch.wanted(desk.book.buffered, desk.book.held, is_waited_for=is_waited_for, listed=listed)
             if not count or self._asked is not None or self.problem is not None:
                 return None
-            return self._ask(connection, count, self._time.at_most(MAX_WAIT_S))
+            return self._ask(connection, count, 0.0 if is_hasty else self._time.at_most(MAX_WAIT_S))
 
     def _ask(self, connection: Connection, count: int, wait_s: float) -> Asked | None:
         desk, group, limits = self._desk, self._joining.group, connection.limits

@@ -105,16 +105,23 @@ class AsyncQueue(AsyncTaking[AnyQueueMessage], Generic[AnyQueueMessage]):
         return runtime.flatten(partial(self._next_items, idle), most)
 
     async def receive(self, max_messages: int = 1, timeout: Duration | None = None) -> list[AnyQueueMessage]:
-        """Return 1 to `max_messages` messages, or none when `timeout` passed or `stop()` was called."""
+        """Return 1 to `max_messages` messages, or none when `timeout` passed or `stop()` was called. So many are asked
+        for, of what there is; more is waited for only while there is none."""
         most = check_count("max_messages", max_messages, 1)
         until = math.inf if timeout is None else self.now() + seconds("timeout", timeout)
         received: list[AnyQueueMessage] = []
-        items = await self.items_until(until)
-        while items is not None:
-            received += islice(items, most - len(received))
-            if len(received) == most:
-                break
-            items = self._items_at_hand() if received else await self.items_until(until)
+        items = await self.items_until(until, most)
+        try:
+            while items is not None:
+                received += islice(items, most - len(received))
+                left = most - len(received)
+                if not left:
+                    break
+                items = await (self._items_at_once(left) if received else self.items_until(until, most))
+        except BaseException:  # nobody gets these
+            for message in received:
+                message.settle_rest(RETURNED)
+            raise
         return received
 
     async def run(self, handler: Handler[AnyQueueMessage], concurrency: int = 1, *, signals: bool = True) -> None:

@@ -58,8 +58,8 @@ class AsyncTaking(Generic[AnyQueueMessage]):
         self._is_stopped = False
         self._closed: ClosedError | None = None
 
-    async def items_until(self, until: float) -> Iterator[AnyQueueMessage] | None:
-        """Return what is to be handed out next, message by message."""
+    async def items_until(self, until: float, listed: int = 1) -> Iterator[AnyQueueMessage] | None:
+        """Return what is to be handed out next, message by message; `listed` of it would be taken at once."""
         hand = self._hand
         if hand is not None:
             self._pace.look(len(hand), self.now())
@@ -68,7 +68,7 @@ class AsyncTaking(Generic[AnyQueueMessage]):
                 if self._background is not None:
                     self._background.start()
                 return hand.items
-        return self._picked_up(await self._pull(until))
+        return self._picked_up(await self._pull(until, listed))
 
     async def piece_until(self, until: float) -> Iterator[AnyQueueMessage] | None:
         """Return as much of that as may be handed out before the clock is looked at again."""
@@ -110,9 +110,25 @@ class AsyncTaking(Generic[AnyQueueMessage]):
         try:
             if self._acquirer is None or not self._turns.take(turn):
                 return None
-            return self._picked_up(self._batch_of(self._acquirer.batch_at_hand()))
+            return self._picked_up(self._batch_of(self._acquirer.batch_arrived()))
         except TidelogError:
             return None  # the next call meets it, or what it is of is given back
+        finally:
+            turn.is_over = True
+
+    async def _items_at_once(self, listed: int) -> Iterator[AnyQueueMessage] | None:
+        """Return what is here; for the first list also what else there is."""
+        items, acquirer, background = self._items_at_hand(), self._acquirer, self._background
+        if items is not None or acquirer is None or background is None:
+            return items
+        turn = Turn()
+        try:
+            if not self._turns.take(turn):
+                return None
+            background.step_aside()
+            return self._picked_up(self._batch_of(await acquirer.batch_at_once(listed)))
+        except TidelogError:
+            return None  # the next call meets it
         finally:
             turn.is_over = True
 
@@ -145,7 +161,7 @@ class AsyncTaking(Generic[AnyQueueMessage]):
             background.start()
             background.watch()
 
-    async def _pull(self, until: float) -> AsyncQueueBatch[AnyQueueMessage] | None:
+    async def _pull(self, until: float, listed: int = 1) -> AsyncQueueBatch[AnyQueueMessage] | None:
         turn = Turn()
         self._check()
         try:
@@ -155,6 +171,7 @@ class AsyncTaking(Generic[AnyQueueMessage]):
             if self._is_stopped:
                 return None
             acquirer.asking.is_pulling = True
+            acquirer.listed = listed
             background.step_aside()
             return self._batch_of(await acquirer.next_batch(until))
         finally:

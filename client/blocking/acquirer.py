@@ -39,6 +39,9 @@ from .topic_change import TopicChange
 DEFAULT_VISIBILITY_US = 30_000_000
 """Where a broker does not say what the group's is."""
 
+FIRST_LIST_S = 0.25
+"""How long the first list may wait for more, while the broker opens what nobody has read before."""
+
 log = logging.getLogger("tidelog")
 
 
@@ -47,6 +50,7 @@ class Acquirer:
 
     def __init__(self, plan: QueuePlan, desk: QueueDesk, timeout: float | None) -> None:
         self.is_stopped = False
+        self.listed = 1  # messages that whoever pulls would take at once
         self._plan = plan
         self._desk = desk
         self._time = desk.time
@@ -58,7 +62,7 @@ class Acquirer:
         self._idle: Waiter | None = None
         self._bell: runtime.Bell | None = None
         self._handed_out = (0, 0.0)
-        """How many messages were handed out last, and when."""
+        """How many messages were handed out since the last measurement, and since when."""
         self.is_giving = False
         """Whether a list is between what waits here and the user's hand."""
         self._damaged: tuple[HeldLease, TidelogError] | None = None
@@ -122,6 +126,33 @@ class Acquirer:
             return found
         return None
 
+    def batch_arrived(self) -> Leased | None:
+        """Do the same, having looked what has come meanwhile."""
+        found = self.batch_at_hand()
+        if found is None and (asked := self.asking.on_its_way()) is not None:
+            asked.connection.take_in()
+            found = self.batch_at_hand()
+        return found
+
+    def batch_at_once(self, listed: int) -> Leased | None:
+        """Return more for the first list, of what there is: partitions that nobody has read are opened one by one."""
+        connection = self._desk.link.current
+        if self._prefetch.is_measured or self.is_stopped or connection is None or connection.error is not None:
+            return None
+        self.asking.is_pulling = True
+        found: Leased | None = None
+        try:
+            if self.asking.on_its_way() is None:
+                asked = self.asking.ask(connection, self._prefetch, is_waited_for=True, listed=listed, is_hasty=True)
+                if asked is not None:
+                    connection.wait(asked.call, self._time.now() + FIRST_LIST_S)
+                    found = self.batch_at_hand()
+            return found
+        finally:
+            self.asking.is_pulling = False
+            if found is None:
+                self.asking.withdraw()
+
     def _set_right(self) -> None:
         """Ctrl-C struck while messages came in or went out: those that nobody has come again."""
         with self._desk.lock:
@@ -142,9 +173,11 @@ class Acquirer:
             desk.pump()
 
     def handed_out(self, count: int) -> None:
-        """So many messages go to the user's code now."""
-        self._handed_out = (count, self._time.now())
-        self._desk.seen_at = self._handed_out[1]
+        """So many messages go to the user's code now, perhaps after others of the same list."""
+        now = self._time.now()
+        before, since = self._handed_out
+        self._handed_out = (before + count, since if before else now)
+        self._desk.seen_at = now
 
     def _measure(self) -> None:
         count, since = self._handed_out
@@ -203,7 +236,9 @@ class Acquirer:
                 return False
             raise
         desk.pump()
-        asked = self.asking.on_its_way() or self.asking.ask(connection, self._prefetch, is_waited_for=True)
+        asked = self.asking.on_its_way() or self.asking.ask(
+            connection, self._prefetch, is_waited_for=True, listed=self.listed
+        )
         if asked is None and self.asking.problem is not None:  # read by another thread just now: nobody would wake us
             return self._after_answer(until)
         waiter = asked.call if asked is not None else Waiter()

@@ -59,8 +59,8 @@ class Taking(Generic[AnyQueueMessage]):
         self._is_stopped = False
         self._closed: ClosedError | None = None
 
-    def items_until(self, until: float) -> Iterator[AnyQueueMessage] | None:
-        """Return what is to be handed out next, message by message."""
+    def items_until(self, until: float, listed: int = 1) -> Iterator[AnyQueueMessage] | None:
+        """Return what is to be handed out next, message by message; `listed` of it would be taken at once."""
         hand = self._hand
         if hand is not None:
             self._pace.look(len(hand), self.now())
@@ -69,7 +69,7 @@ class Taking(Generic[AnyQueueMessage]):
                 if self._background is not None:
                     self._background.start()
                 return hand.items
-        return self._picked_up(self._pull(until))
+        return self._picked_up(self._pull(until, listed))
 
     def piece_until(self, until: float) -> Iterator[AnyQueueMessage] | None:
         """Return as much of that as may be handed out before the clock is looked at again."""
@@ -111,9 +111,25 @@ class Taking(Generic[AnyQueueMessage]):
         try:
             if self._acquirer is None or not self._turns.take(turn):
                 return None
-            return self._picked_up(self._batch_of(self._acquirer.batch_at_hand()))
+            return self._picked_up(self._batch_of(self._acquirer.batch_arrived()))
         except TidelogError:
             return None  # the next call meets it, or what it is of is given back
+        finally:
+            turn.is_over = True
+
+    def _items_at_once(self, listed: int) -> Iterator[AnyQueueMessage] | None:
+        """Return what is here; for the first list also what else there is."""
+        items, acquirer, background = self._items_at_hand(), self._acquirer, self._background
+        if items is not None or acquirer is None or background is None:
+            return items
+        turn = Turn()
+        try:
+            if not self._turns.take(turn):
+                return None
+            background.step_aside()
+            return self._picked_up(self._batch_of(acquirer.batch_at_once(listed)))
+        except TidelogError:
+            return None  # the next call meets it
         finally:
             turn.is_over = True
 
@@ -146,7 +162,7 @@ class Taking(Generic[AnyQueueMessage]):
             background.start()
             background.watch()
 
-    def _pull(self, until: float) -> QueueBatch[AnyQueueMessage] | None:
+    def _pull(self, until: float, listed: int = 1) -> QueueBatch[AnyQueueMessage] | None:
         turn = Turn()
         self._check()
         try:
@@ -156,6 +172,7 @@ class Taking(Generic[AnyQueueMessage]):
             if self._is_stopped:
                 return None
             acquirer.asking.is_pulling = True
+            acquirer.listed = listed
             background.step_aside()
             return self._batch_of(acquirer.next_batch(until))
         finally:

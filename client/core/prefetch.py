@@ -2,7 +2,7 @@
 
 With a `max_in_flight` it is what is missing of that, asked for once half of it is free. Without one, what handlers
 finish in a quarter of the visibility timeout, as measured: 1 to 1,000 in a request, or what they finish in a moment
-where that is more, up to 10,000.
+where that is more, up to 10,000. Who asks for a list of so many gets as many as there are from the start.
 Nothing is fetched ahead before the first measurement, nor while one message takes longer than that quarter, and
 estimates grow tenfold at most, from list to list.
 """
@@ -44,6 +44,11 @@ class Prefetch:
         return f"<Prefetch of {self._most if self._most is not None else f'{self._ahead}, adapting'}>"
 
     @property
+    def is_measured(self) -> bool:
+        """Whether the user's code has asked for more than its first messages."""
+        return self._measured_s is not None
+
+    @property
     def ahead(self) -> int:
         """How many messages may be buffered or asked for, as measured so far."""
         return self._ahead
@@ -58,16 +63,16 @@ class Prefetch:
         fits = self._visibility_s / SHARE / max(self._measured_s, 1e-9)
         moment = int(min(MOMENT_S / max(self._measured_s, 1e-9), 1e9))
         most = min(max(2 * MAX_REQUESTED, moment), 2 * MAX_AT_ONCE)
-        self._ahead = min(int(min(fits, 1e9)), max(1, self._ahead) * GROWTH, most)
+        self._ahead = min(int(min(fits, 1e9)), max(1, self._ahead, count) * GROWTH, most)
 
-    def wanted(self, buffered: int, held: int, *, is_waited_for: bool) -> int:
+    def wanted(self, buffered: int, held: int, *, is_waited_for: bool, listed: int = 1) -> int:
         """Return how many to ask for now, 0 for none. `buffered` wait here, `held` are all that are not settled,
-        `is_waited_for`: the user's code has nothing to do."""
+        `is_waited_for`: the user's code has nothing to do, and would take a list of `listed` at once."""
         if self._most is not None:
             room = self._most - held
             is_due = room > 0 and (is_waited_for or room >= max(1, self._most // 2))
             return min(room, 100 * MAX_REQUESTED) if is_due else 0
         room, most = self._ahead - buffered, max(MAX_REQUESTED, self._ahead // 2)
         if is_waited_for:
-            return min(most, max(1, room))
+            return max(min(most, max(1, room)), min(listed, MAX_AT_ONCE))
         return min(most, room) if room >= max(1, self._ahead // 2) else 0

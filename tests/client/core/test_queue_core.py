@@ -26,7 +26,7 @@ def test_the_prefetch_follows_what_handlers_take() -> None:
     for _ in range(5):
         prefetch.finished(10, 0.001)
         aheads.append(prefetch.ahead)
-    assert aheads == [10, 100, 1000, 2000, 2000]
+    assert aheads == [100, 1000, 2000, 2000, 2000]
     assert prefetch.wanted(0, 0, is_waited_for=True) == 1000
     assert prefetch.wanted(1000, 1000, is_waited_for=False) == 1000
     assert prefetch.wanted(1500, 1500, is_waited_for=False) == 0
@@ -44,6 +44,21 @@ def test_the_prefetch_follows_what_handlers_take() -> None:
     prefetch.finished(1, 60.0)
     assert (prefetch.ahead, prefetch.wanted(0, 1, is_waited_for=False)) == (0, 0)
     assert prefetch.wanted(0, 1, is_waited_for=True) == 1
+
+
+def test_who_takes_lists_is_asked_for_as_many_from_the_start() -> None:
+    """Before anything was measured too, up to 10,000; then ten times what a list had, if there is time for them. What is
+    wanted ahead does not grow by it, nor what `max_in_flight` allows."""
+    prefetch = Prefetch(None, 30.0)
+    assert prefetch.wanted(0, 0, is_waited_for=True, listed=12) == 12
+    assert prefetch.wanted(0, 0, is_waited_for=True, listed=50_000) == 10_000
+    assert prefetch.wanted(0, 0, is_waited_for=False, listed=12) == 0
+    prefetch.finished(12, 0.012)
+    assert prefetch.ahead == 120
+    assert prefetch.wanted(0, 0, is_waited_for=True, listed=12) == 120
+    prefetch.finished(12, 120.0)
+    assert (prefetch.ahead, prefetch.wanted(0, 0, is_waited_for=True, listed=12)) == (0, 12)
+    assert Prefetch(5, 30.0).wanted(0, 0, is_waited_for=True, listed=12) == 5
 
 
 def test_max_in_flight_bounds_what_is_held() -> None:
