@@ -6,8 +6,8 @@ from datetime import datetime
 
 import msgspec
 
+from ..protocol.messages import ErrorInfo, GroupInfo, GroupPartitionInfo, GroupStart, GroupTopicInfo, MemberInfo
 from ..protocol.messages import GroupBegin as WireBegin
-from ..protocol.messages import GroupInfo, GroupPartitionInfo, GroupStart, GroupTopicInfo, MemberInfo
 from ..protocol.messages import GroupSettings as WireSettings
 from ..protocol.topic_name import short_name
 from .core.retries import backoff_of
@@ -16,12 +16,17 @@ from .retry import Backoff
 
 
 class GroupSettings(msgspec.Struct, frozen=True):
-    """Settings of a queue group in force: `visibility_timeout` in seconds, `max_in_flight` None for no limit."""
+    """Settings of a queue group in force: `visibility_timeout` in seconds, `max_in_flight` None for no limit.
+
+    What the group gives up is kept in `dead_letter_topic`, None for the topic's name with `.dlq` behind it; unless
+    `dead_letter` is false: then it is dropped."""
 
     visibility_timeout: float
     max_attempts: int
     backoff: Backoff
     max_in_flight: int | None = None
+    dead_letter: bool = True
+    dead_letter_topic: str | None = None
 
 
 class GroupPartition(msgspec.Struct, frozen=True):
@@ -29,7 +34,9 @@ class GroupPartition(msgspec.Struct, frozen=True):
     are; the others are available, leased (a consumer has them), waiting (for their time, after a failed attempt).
 
     `suspect` of the available are delivered alone: a consumer went down with them or beside them. `oldest_unsettled`
-    is when the oldest message was appended that is not settled. `problem`: why no messages are given out.
+    is when the oldest message was appended that is not settled. `problem`: why no messages are given out. Of those that
+    were given up `dead_lettered` are pending in the dead-letter topic, `dead_lettering` wait for their copy there, and
+    `blocked` is why that cannot be made now (it is tried again).
     """
 
     index: int
@@ -42,6 +49,9 @@ class GroupPartition(msgspec.Struct, frozen=True):
     suspect: int = 0
     oldest_unsettled: datetime | None = None
     problem: str | None = None
+    dead_lettering: int = 0
+    dead_lettered: int = 0
+    blocked: str | None = None
 
     @property
     def backlog(self) -> int:
@@ -117,12 +127,12 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def problems(self) -> list[str]:
-        """Why partitions give no messages out, each with its place; `groups.reset` releases what is damaged."""
-        return [
-            f"{topic.name}/{partition.index}: {partition.problem}"
-            for topic in self.topics
-            for partition in topic.partitions
-            if partition.problem is not None
+        """Why partitions give no messages out, or keep no dead letters, each with its place; `groups.reset` releases
+        what is damaged."""
+        places = [(f"{topic.name}/{one.index}", one) for topic in self.topics for one in topic.partitions]
+        stopped = [f"{place}: {one.problem}" for place, one in places if one.problem is not None]
+        return stopped + [
+            f"{place}: no dead letters: {one.blocked}" for place, one in places if one.blocked is not None
         ]
 
 
@@ -167,6 +177,8 @@ def _settings_from(settings: WireSettings) -> GroupSettings:
         settings.max_attempts,
         backoff_of(settings.backoff),
         settings.max_in_flight,
+        settings.dead_letter is not False,
+        None if settings.dead_letter_topic is None else short_name(settings.dead_letter_topic),
     )
 
 
@@ -175,7 +187,6 @@ def _topic_from(info: GroupTopicInfo) -> GroupTopic:
 
 
 def _partition_from(info: GroupPartitionInfo) -> GroupPartition:
-    problem = None if info.problem is None else info.problem.error()
     return GroupPartition(
         info.partition,
         info.floor,
@@ -186,8 +197,16 @@ def _partition_from(info: GroupPartitionInfo) -> GroupPartition:
         info.waiting,
         info.suspect,
         from_us(info.oldest_unsettled_us) if info.oldest_unsettled_us else None,
-        None if problem is None else f"{problem.code}: {problem.message}",
+        _why(info.problem),
+        info.dead_lettering,
+        info.dead_lettered,
+        _why(info.blocked),
     )
+
+
+def _why(info: ErrorInfo | None) -> str | None:
+    error = None if info is None else info.error()
+    return None if error is None else f"{error.code}: {error.message}"
 
 
 def _member_from(info: MemberInfo) -> GroupMember:

@@ -62,7 +62,8 @@ class Owner(Protocol):
 
 class Groups:
     """`client.groups`. Settings are keywords: visibility_timeout in seconds or a timedelta, max_attempts,
-    backoff=tidelog.Backoff(...), max_in_flight; one that is not given follows the broker's default.
+    backoff=tidelog.Backoff(...), max_in_flight, dead_letter (False: what is given up is dropped), dead_letter_topic
+    (else the topic's name with `.dlq` behind it); one that is not given follows the broker's default.
 
     Starts are "earliest", "latest", an offset (of one partition), a datetime (also one to come), or a timedelta back
     from now."""
@@ -81,6 +82,8 @@ class Groups:
         max_attempts: int | None = None,
         backoff: Backoff | None = None,
         max_in_flight: int | None = None,
+        dead_letter: bool | None = None,
+        dead_letter_topic: str | None = None,
         exist_ok: bool = False,
         timeout: Timeout = DEFAULT,
     ) -> Group:
@@ -91,9 +94,10 @@ class Groups:
         UnknownTopicError, OffsetOutOfRangeError.
         """
         check_word("kind", kind, KINDS, '"queue" or "stream"')
-        settings = to_group_settings(visibility_timeout, max_attempts, backoff, max_in_flight)
         is_fine = check_flag("exist_ok", exist_ok)
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        letters = _full_topic(session, dead_letter_topic)
+        settings = to_group_settings(visibility_timeout, max_attempts, backoff, max_in_flight, dead_letter, letters)
         begin = None if start is None else to_group_start(start, "start", session.time.wall_us())
         full_names = [session.directory.full_name(topic) for topic in _names("topics", topics, "topics")]
         request = CreateGroup(_full(session, name), full_names, kind, begin, settings, is_fine)
@@ -128,12 +132,15 @@ class Groups:
         max_attempts: int | None = None,
         backoff: Backoff | None = None,
         max_in_flight: int | None = None,
+        dead_letter: bool | None = None,
+        dead_letter_topic: str | None = None,
         reset: str | Iterable[str] = (),
         timeout: Timeout = DEFAULT,
     ) -> Group:
         """Change settings for all consumers of a group; those in `reset` follow the broker's default again."""
-        settings = to_group_settings(visibility_timeout, max_attempts, backoff, max_in_flight)
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
+        letters = _full_topic(session, dead_letter_topic)
+        settings = to_group_settings(visibility_timeout, max_attempts, backoff, max_in_flight, dead_letter, letters)
         request = AlterGroup(_full(session, name), settings, to_setting_names("reset", reset))
         return _group_of(change(session.link, request, deadline, _nothing))
 
@@ -221,6 +228,10 @@ PAGE = 1_000
 
 def _full(session: Session, name: str) -> str:
     return full_group_name(name, session.directory.namespace)
+
+
+def _full_topic(session: Session, name: str | None) -> str | None:
+    return None if name is None else session.directory.full_name(name)
 
 
 def _names(argument: str, given: str | Iterable[str], what: str) -> Words:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...protocol.quantities import format_duration
 from .errors import WrongUsage
 from .lease_durations import parse_visibility
-from .options import parse_whole
+from .options import parse_topic, parse_whole
 from .retry_text import format_backoff, parse_attempts, parse_backoff
 from .settings import FOLLOW_DEFAULT
 
@@ -24,11 +24,19 @@ def _parse_in_flight(text: str) -> int:
     return parse_whole(text, 1, 1_000_000)
 
 
+def _parse_flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"expected true or false, found {text!r}")
+    return text == "true"
+
+
 _PARSERS: Mapping[str, Callable[[str], object]] = {
     "visibility_timeout": parse_visibility,
     "max_attempts": parse_attempts,
     "backoff": parse_backoff,
     "max_in_flight": _parse_in_flight,
+    "dead_letter": _parse_flag,
+    "dead_letter_topic": parse_topic,
 }
 
 KEYS = tuple(_PARSERS)
@@ -50,6 +58,8 @@ class GroupChanges:
     max_attempts: int | None = None
     backoff: Backoff | None = None
     max_in_flight: int | None = None
+    dead_letter: bool | None = None
+    dead_letter_topic: str | None = None
     reset: tuple[str, ...] = ()
 
 
@@ -80,11 +90,14 @@ def read_group_changes(assignments: Iterable[GroupAssignment], *, may_reset: boo
 
 
 def setting_texts(settings: GroupSettings) -> dict[str, str]:
-    """Return settings in force as `groups set` reads them; no limit is `none`."""
+    """Return settings in force as `groups set` reads them; no limit is `none`, and the dead-letter topic named after
+    its topic is the `default`."""
     limit = settings.max_in_flight
     return {
         "visibility_timeout": format_duration(round(settings.visibility_timeout * 1_000_000)),
         "max_attempts": str(settings.max_attempts),
         "backoff": format_backoff(settings.backoff),
         "max_in_flight": "none" if limit is None else str(limit),
+        "dead_letter": "true" if settings.dead_letter else "false",
+        "dead_letter_topic": settings.dead_letter_topic or FOLLOW_DEFAULT,
     }

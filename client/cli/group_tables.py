@@ -26,6 +26,7 @@ def summary(group: Group) -> dict[str, object]:
         "in_flight": sum(partition.leased for partition in partitions),
         "waiting": sum(partition.waiting for partition in partitions),
         "suspect": sum(partition.suspect for partition in partitions),
+        "dead_lettered": sum(partition.dead_lettered + partition.dead_lettering for partition in partitions),
         "state": f"{len(group.problems)} of {len(partitions)} partitions need attention" if group.problems else "ok",
     }
 
@@ -72,6 +73,9 @@ def _partition_fields(partition: GroupPartition) -> dict[str, object]:
         "suspect": partition.suspect,
         "oldest_unsettled": None if oldest is None else format_time(oldest),
         "problem": partition.problem,
+        "dead_lettering": partition.dead_lettering,
+        "dead_lettered": partition.dead_lettered,
+        "blocked": partition.blocked,
     }
 
 
@@ -96,7 +100,19 @@ def describe_tables(out: StandardOutput, group: Group) -> None:
     facts.append(("backlog", f"{group.backlog} message{plural}{age}"))
     out.facts(facts)
     out.text("")
-    heads = ["TOPIC", "PARTITION", "FLOOR", "END", "AVAILABLE", "IN FLIGHT", "WAITING", "SUSPECT", "OLDEST", "STATE"]
+    heads = [
+        "TOPIC",
+        "PARTITION",
+        "FLOOR",
+        "END",
+        "AVAILABLE",
+        "IN FLIGHT",
+        "WAITING",
+        "SUSPECT",
+        "DEAD",
+        "OLDEST",
+        "STATE",
+    ]
     out.table(heads, [_partition_row(topic.name, one) for topic in group.topics for one in topic.partitions])
     if group.members:
         out.text("")
@@ -119,8 +135,9 @@ def _partition_row(topic: str, partition: GroupPartition) -> list[object]:
         partition.leased,
         partition.waiting,
         partition.suspect,
+        partition.dead_lettered + partition.dead_lettering,
         "-" if oldest is None else format_time(oldest),
-        partition.problem or "ok",
+        partition.problem or (partition.blocked and f"no dead letters: {partition.blocked}") or "ok",
     ]
 
 

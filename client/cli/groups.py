@@ -178,6 +178,8 @@ def create(
             max_attempts=changes.max_attempts,
             backoff=changes.backoff,
             max_in_flight=changes.max_in_flight,
+            dead_letter=changes.dead_letter,
+            dead_letter_topic=changes.dead_letter_topic,
         )
     out.done = f"{group.name} was created"
     if output is OutputFormat.JSON:
@@ -208,6 +210,8 @@ def set_settings(
             max_attempts=changes.max_attempts,
             backoff=changes.backoff,
             max_in_flight=changes.max_in_flight,
+            dead_letter=changes.dead_letter,
+            dead_letter_topic=changes.dead_letter_topic,
             reset=changes.reset,
         )
     out.done = f"the settings of {group.name} were changed"

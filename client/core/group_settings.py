@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ...protocol.limits import MAX_ATTEMPTS
 from ...protocol.messages import GroupSettings, GroupStart
 from ..retry import Backoff
-from .arguments import check_count, check_text, listed
+from .arguments import check_count, check_flag, check_text, listed
 from .bounds import Bound, Edge, Moment, parse_bound
 from .lease_times import visibility_us
 from .retries import backoff_info
@@ -29,13 +29,18 @@ def to_group_settings(
     max_attempts: int | None,
     backoff: Backoff | None,
     max_in_flight: int | None,
+    dead_letter: bool | None = None,
+    dead_letter_topic: str | None = None,
 ) -> GroupSettings:
-    """Return the settings that are given; the rest is None. Raises TypeError or ValueError."""
+    """Return the settings that are given; the rest is None. `dead_letter_topic` is a full name. Raises TypeError or
+    ValueError."""
     return GroupSettings(
         None if visibility_timeout is None else visibility_us(visibility_timeout),
         None if max_attempts is None else check_count("max_attempts", max_attempts, 1, MAX_ATTEMPTS),
         None if backoff is None else backoff_info(backoff),
         None if max_in_flight is None else check_count("max_in_flight", max_in_flight, 1, MAX_IN_FLIGHT),
+        None if dead_letter is None else check_flag("dead_letter", dead_letter),
+        dead_letter_topic,
     )
 
 

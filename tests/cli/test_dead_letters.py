@@ -171,6 +171,15 @@ def test_wrong_usage(tidelog: CommandLine, arguments: tuple[str, ...]) -> None:
     assert tidelog.run("dlq", *arguments, code=2).error.startswith(f"tidelog: USAGE: dlq {arguments[0]}")
 
 
+def test_the_brokers_own_headers_are_refused(tidelog: CommandLine, topic: str) -> None:
+    """By a flag and in JSON: nothing is stored."""
+    for name in ("tidelog.redrives", "tidelog.dlq.topic"):
+        assert "broker's own" in tidelog.run("produce", topic, "--header", f"{name}=9", stdin=b"x\n", code=None).error
+        line = json.dumps({"value": "x", "headers": [[name, "9"]]}).encode()
+        assert "broker's own" in tidelog.run("produce", topic, "--input", "json", stdin=line, code=1).error
+    assert tidelog.run("consume", topic, code=None).out == b""
+
+
 def test_an_unknown_topic_is_named(tidelog: CommandLine) -> None:
     """Exit code 1, with the topic and the broker."""
     error = tidelog.run("dlq", "redrive", "no-such-topic", code=1).error

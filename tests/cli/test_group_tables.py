@@ -71,6 +71,16 @@ def test_the_state_of_a_group_counts_its_troubled_partitions() -> None:
     assert found.problems == ["orders/1: GROUP_DEGRADED: x"]
 
 
+def test_dead_letters_that_cannot_be_kept_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many there are, and why their copies are not made, in the row of their partition."""
+    found = group(GroupPartition(0, 0, 5, dead_lettering=2, dead_lettered=3, blocked="TOPIC_LIMIT: no more topics"))
+    (row,) = [line for line in shown(monkeypatch, found).splitlines() if line.startswith("orders")]
+    assert row.split()[8] == "5"
+    assert row.endswith("no dead letters: TOPIC_LIMIT: no more topics")
+    assert summary(found)["dead_lettered"] == 5
+    assert found.problems == ["orders/0: no dead letters: TOPIC_LIMIT: no more topics"]
+
+
 def test_a_message_is_one_row() -> None:
     """The error of the last attempt stands in it; what there is none of is a dash."""
     assert message_row(MessageState("g", "orders/0@5", "available")) == ["orders/0@5", "available", 0, "-", "-"]

@@ -48,10 +48,25 @@ def test_what_create_sets_is_described(tidelog: CommandLine, topic: str) -> None
         "max_attempts": "4",
         "backoff": "linear:500ms:1m:2:0.2",
         "max_in_flight": "none",
+        "dead_letter": "true",
+        "dead_letter_topic": "default",
     }
     assert [(one["index"], one["floor"], one["end_offset"]) for one in partitions(group)] == [(0, 2, 3)]
     text = tidelog.run("groups", "create", "shop/other", "--topic", topic).out
     assert text == b"created queue group shop/other\n"
+
+
+def test_where_dead_letters_go_is_set(tidelog: CommandLine, group: str) -> None:
+    """They are dropped, kept in a topic of the group's own, or follow the topic's name again."""
+    tidelog.run("groups", "set", group, "dead_letter=false", "dead_letter_topic=failed")
+    changed = described(tidelog, group)
+    settings = cast("dict[str, str]", changed["settings"])
+    assert changed["given"] == ["dead_letter", "dead_letter_topic"]
+    assert (settings["dead_letter"], settings["dead_letter_topic"]) == ("false", "failed")
+    tidelog.run("groups", "set", group, "dead_letter=default", "dead_letter_topic=default")
+    assert described(tidelog, group)["given"] == []
+    for wrong in ("dead_letter=no", "dead_letter_topic=a b"):
+        assert tidelog.run("groups", "set", group, wrong, code=2).error.startswith("tidelog: USAGE: groups set")
 
 
 def test_set_changes_and_resets(tidelog: CommandLine, group: str) -> None:

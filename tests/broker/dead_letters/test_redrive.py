@@ -7,8 +7,8 @@ from tests.helpers.broker_core import SECOND, Core
 from tests.helpers.giving_up import BOOM, GivingUp, letter_settings
 from tests.helpers.redriving import Redriving, offsets_in
 
-from tidelog.protocol.batch import encode_batch
-from tidelog.protocol.errors import InvalidRequestError, UnknownTopicIdError
+from tidelog.protocol.batch import Codec, encode_batch
+from tidelog.protocol.errors import InvalidBatchError, InvalidRequestError, UnknownTopicIdError
 from tidelog.protocol.messages import (
     DeadLetters,
     GroupStart,
@@ -181,6 +181,18 @@ def test_what_somebody_produced_there_is_no_dead_letter(redriving: Redriving) ->
     core.produce(core.topic("orders.dlq").partition(0), memoryview(bytearray(forged)))
     assert refusals(redriving.redrive([(8, 9)])) == {8: "NOT_FOUND"}
     assert offsets_in(redriving.purge([(8, 9)]).purged) == [8]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+@pytest.mark.parametrize("name", ["tidelog.redrives", "tidelog.dlq.topic", "tidelog.origin_id", "tidelog."])
+def test_a_batch_with_the_brokers_own_names_is_refused(redriving: Redriving, name: str, codec: Codec) -> None:
+    """Also of a client that does not look, once or twice, compressed or not: nothing of it is stored."""
+    partition = redriving.core.topic("orders").partition(0)
+    headers = [[], [("a", b"1"), (name, b"99"), (name, b"99")]]
+    forged = encode_batch([b"x" * 100, b"y" * 100], headers=headers, timestamp_us=1, codec=codec)
+    with pytest.raises(InvalidBatchError, match="no header name that begins with"):
+        redriving.core.produce(partition, memoryview(bytearray(forged)))
+    assert partition.visible_offset == 8
 
 
 def test_other_topics_have_no_dead_letters(redriving: Redriving) -> None:
