@@ -47,6 +47,34 @@ async def test_a_request_is_answered() -> None:
         assert (reply.correlation_id, reply.message, reply.error) == (correlation_id, PingReply(7), None)
 
 
+class CountingSocket:
+    """A socket of which calls to receive are counted."""
+
+    def __init__(self, inner: socket.socket) -> None:
+        self.inner = inner
+        self.calls = 0
+
+    def recv_into(self, room: memoryview) -> int:
+        self.calls += 1
+        return self.inner.recv_into(room)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+
+async def test_a_lone_request_is_received_by_one_call() -> None:
+    """The socket is not tried again before it is waited for: its peer waits for the answer."""
+    async with session_host() as host:
+        peer = await host.greeted()
+        (session,) = host.sessions
+        counting = CountingSocket(session._socket)  # pyright: ignore[reportPrivateUsage]
+        session._socket = counting  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        for _ in range(4):
+            await peer.send(Ping())
+            await peer.reply()
+        assert counting.calls == 4
+
+
 async def test_replies_leave_in_the_order_they_become_known() -> None:
     """Pipelined requests are answered out of order, each under its own id."""
     async with session_host() as host:
