@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from .batch_check import RESERVED_HEADER_PREFIX, check_from_producer
 from .batch_decode import RecordBatch, check_frame, decode_batch, routing_place
-from .batch_encode import DEFAULT_PRIORITY, encode_batch
+from .batch_encode import DEFAULT_PRIORITY, encode_batch, encode_one
 from .batch_header import (
     HEADER_BYTES,
     MAGIC,
@@ -47,6 +47,7 @@ __all__ = [
     "cut_out",
     "decode_batch",
     "encode_batch",
+    "encode_one",
     "iterate_headers",
     "reencode",
     "routing_place",

@@ -28,7 +28,7 @@ import msgspec
 
 from ...protocol.errors import CorruptError, InvalidRequestError, UnsupportedError
 from ...protocol.messages import SettleError
-from .offset_set import OffsetSet, Span, check_packed, set_of_packed, spans_of_packed
+from .offset_set import OffsetSet, Span, check_packed, count_packed, set_of_packed, spans_of_packed
 
 VERSION = 1
 
@@ -94,6 +94,11 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     def offsets(self) -> OffsetSet:
         """What it is about, as a set of its own."""
         return set_of_packed(self.ranges)
+
+    @property
+    def message_count(self) -> int:
+        """How many messages it is about, without making a set of them."""
+        return count_packed(self.ranges)
 
     @property
     def spans(self) -> list[Span]:

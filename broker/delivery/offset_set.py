@@ -110,6 +110,15 @@ def check_packed(packed: bytes) -> None:
         unpack_ranges(packed)
 
 
+def count_packed(packed: bytes) -> int:
+    """Return how many offsets packed ranges have, which were checked before."""
+    if len(packed) == RANGE_BYTES:
+        start, end = _SPAN.unpack(packed)
+        return end - start
+    bounds = np.frombuffer(packed, np.int64).reshape(-1, 2)
+    return int((bounds[:, 1] - bounds[:, 0]).sum())
+
+
 def lowest(offsets: OffsetSet, count: int) -> OffsetSet:
     """Return the `count` lowest offsets, or fewer if there are fewer."""
     if len(offsets) <= count:

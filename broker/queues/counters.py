@@ -50,7 +50,7 @@ class Counters:
     def note(self, events: Iterable[Event]) -> None:
         """Count what was recorded; hand-overs, and what is gone, are counted by who knows which are new."""
         for event in events:
-            count = len(event.offsets)
+            count = event.message_count
             match event.kind:
                 case Kind.ACQUIRED:
                     self.acquired += count

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...protocol.batch import BatchHeader, encode_batch
+from ...protocol.batch import BatchHeader, encode_batch, encode_one
 from ...protocol.durability import Durability
 from ...protocol.errors import OverloadedError
 from ...protocol.limits import MIB
@@ -86,7 +86,8 @@ class DeliveryLog:
         """Record events and apply them. Whatever it raises (LogFencedError, OverloadedError, ...), nothing changed."""
         services = self._services
         now_us = services.time.now_us()
-        batch = encode_batch([encode_event(event) for event in events], timestamp_us=now_us)
+        values = [encode_event(event) for event in events]
+        batch = encode_one(values[0], now_us) if len(values) == 1 else encode_batch(values, timestamp_us=now_us)
         unsynced, limit = services.commit.unsynced_bytes, services.commit.max_unsynced_bytes
         if unsynced + len(batch) > limit:  # a recovery looks no further behind a torn batch
             raise OverloadedError(f"expected at most {limit} bytes to wait for the disk, found {unsynced}")

@@ -112,7 +112,8 @@ class Ledger:
 
     def degraded(self) -> TidelogError | None:
         """Return why nothing is leased until the group is reset here, or None."""
-        if self.partition.delivery.degraded.get(self.group.id) != self.generation:
+        degraded = self.partition.delivery.degraded
+        if not degraded or degraded.get(self.group.id) != self.generation:  # asked several times for each request
             return None
         name = short_name(self.group.name)
         return GroupDegradedError(
@@ -234,9 +235,9 @@ def _newly_handed(state: QueueState, events: Iterable[Event]) -> int:
     for event in events:
         lease = state.leases.get(event.lease)
         if lease is not None and event.kind in _HANDED:
-            count += len(event.offsets - lease.handed if lease.handed else event.offsets)
+            count += len(event.offsets - lease.handed) if lease.handed else event.message_count
         elif Flag.COUNTED in event.flags:
-            count += len(event.offsets)
+            count += event.message_count
     return count
 
 

@@ -10,7 +10,7 @@ from tests.helpers import batches
 from tests.helpers.batches import Record
 
 from tidelog.protocol import batch
-from tidelog.protocol.batch import Attributes, BinaryColumn, Codec, RoutingColumns
+from tidelog.protocol.batch import Attributes, BinaryColumn, Codec, RoutingColumns, encode_batch, encode_one
 from tidelog.protocol.columns import RETRY
 from tidelog.protocol.errors import BatchTooLargeError, InvalidBatchError
 
@@ -39,6 +39,12 @@ def test_what_is_encoded_passes_the_door(items: list[Record], codec: Codec):
     """The broker accepts every batch that the encoder makes of ordinary records."""
     data = batches.encode(items, codec=codec)
     assert batch.check_from_producer(data).record_count == len(items)
+
+
+@given(st.binary(max_size=40) | st.just(bytes(70_000)), st.integers(0, 1 << 60))
+def test_one_plain_value_is_encoded_as_any_others(value: bytes, timestamp_us: int):
+    """The short way makes the same bytes."""
+    assert encode_one(value, timestamp_us) == encode_batch([value], timestamp_us=timestamp_us)
 
 
 def test_all_nine_pairs_of_key_and_value_survive():

@@ -151,3 +151,10 @@ def test_any_bytes_are_a_value_or_a_typed_error(value: bytes):
         decode_event(value)
     except (UnsupportedError, CorruptError):
         pass
+
+
+@pytest.mark.parametrize("ranges", [[], [(5, 9)], [(0, 1), (2, 3), (10, 20)]])
+def test_messages_are_counted_as_they_lie(ranges: list[tuple[int, int]]):
+    """As many as there are in the set of them."""
+    event = Event(Kind.ACCEPTED, 1, 1, pack_ranges(ranges) if ranges else b"")
+    assert event.message_count == len(event.offsets) == sum(end - start for start, end in ranges)
