@@ -278,7 +278,7 @@ async def test_requests_leave_nothing_to_the_collector(tmp_path: Path) -> None:
             await peer.ask(message, bulk)
         gc.collect()
         for message, bulk in requests(topic_id):
-            for _ in range(100):
+            for _ in range(10):
                 await peer.ask(message, bulk)
             assert gc.collect() == 0, message
         for offset in range(101, 151):
