@@ -149,15 +149,7 @@ class Partition:
 
     def statistics(self) -> PartitionStatistics:
         """Return the gauges."""
-        return PartitionStatistics(
-            bytes=self.log.size_bytes,
-            producers=self._messages.producers.count,
-            dedup_ids=self._messages.dedup.count,
-            dedup_ids_forgotten=self._messages.dedup.forgotten,
-            watches=len(self._watches),
-            waiting_produces=len(self._queue),
-            damaged_records=sum(found.end - found.start for found in self.log.damaged),
-        )
+        return _statistics(self._messages, watches=len(self._watches), waiting_produces=len(self._queue))
 
     # -- producing -----------------------------------------------------------------------------------------------
 
@@ -320,6 +312,18 @@ class Partition:
         self._messages.dedup.forget_old(self._services.time.now_us())
         self._services.upkeep.touch(self.log)  # an idle one too: its last segment may be old enough to be closed
         return self.log.expire(now_us, age_allowed=age_allowed, may_remove=may_remove)
+
+
+def _statistics(messages: MessageLog, *, watches: int, waiting_produces: int) -> PartitionStatistics:
+    return PartitionStatistics(
+        bytes=messages.log.size_bytes,
+        producers=messages.producers.count,
+        dedup_ids=messages.dedup.count,
+        dedup_ids_forgotten=messages.dedup.forgotten,
+        watches=watches,
+        waiting_produces=waiting_produces,
+        damaged_records=sum(found.end - found.start for found in messages.log.damaged),
+    )
 
 
 def _deleted(topic_id: int) -> UnknownTopicIdError:

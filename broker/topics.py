@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from ..protocol.errors import TidelogError, UnknownTopicError, UnknownTopicIdError
 from ..protocol.messages import InitProducerReply
@@ -80,7 +81,6 @@ class Topics:
         self._services = services
         self.meta = meta
         self.defaults = defaults
-        """What applies to topics that do not say otherwise."""
         self._by_id: dict[int, Topic] = {}
         self._by_name: dict[str, Topic] = {}
         self._administration = Administration(services, meta, self, defaults, limits)
@@ -101,8 +101,7 @@ class Topics:
         """Asked which segments of a topic retention may remove."""
         self.is_settled: IsArchived = _all
         """The same, of topics whose retention waits for groups."""
-        self.is_moved: IsArchived = _all
-        """The same, of copies that a start might have to find."""
+        self.is_moved: IsArchived = _all  # the same, of copies that a start might have to find
         self.version = meta.state.version
         """Rises with every change of any topic, also over restarts."""
         self.report = StartReport()
@@ -267,8 +266,8 @@ class Topics:
 
     def _expire(self, topic: Topic, partition: Partition, now_us: int, *, age_allowed: bool) -> Expired | None:
         try:
-            may_remove = _both(self.is_settled(topic, partition), self.is_archived(topic, partition))
-            may_remove = _both(may_remove, self.is_moved(topic, partition))
+            asked = (self.is_settled, self.is_archived, self.is_moved)
+            may_remove = reduce(_both, [one(topic, partition) for one in asked])
             return partition.expire(now_us, age_allowed=age_allowed, may_remove=may_remove)
         except TidelogError as error:  # the others must not fill the disk because of this one
             self._services.report(

@@ -105,14 +105,14 @@ def test_keys_within_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("TIDELOG_DELIVERY__BACKOFF", "{kind: constant}")
     assert load(path).delivery.backoff.kind == "constant"
     monkeypatch.delenv("TIDELOG_DELIVERY__BACKOFF")
-    text = "delivery: {max_attempts: 0, backoff: {initail: 1s, max: 5, jitter: 2, multiplier: x}, dead_letter: true}\n"
+    text = "delivery: {max_attempts: 0, backoff: {initail: 1s, max: 5, jitter: 2, multiplier: x}, dead_letters: true}\n"
     assert problems(tmp_path, text) == [
         "delivery.max_attempts: expected at least 1, found 0",
         "delivery.backoff.max: expected a duration with its unit such as 250ms, 30s, 5m or 7d, found 5",
         "delivery.backoff.multiplier: expected a number, found 'x'",
         "delivery.backoff.jitter: expected at most 1.0, found 2",
         "delivery.backoff.initail: unknown key; did you mean initial?",
-        "delivery.dead_letter: unknown key",
+        "delivery.dead_letters: unknown key; did you mean dead_letter?",
     ]
     assert problems(tmp_path, "delivery: {backoff: {initial: 5s, max: 1s}}\n") == [
         "delivery.backoff.initial: expected at most 1s (delivery.backoff.max), found 5s"

@@ -55,6 +55,7 @@ from tests.helpers.group_effects import (
     backoff_setting,
     error_kept,
     group_setting,
+    retention_of_letters,
     second_group,
     settled_events_removed,
 )
@@ -125,6 +126,13 @@ EFFECTS: dict[str, tuple[Observation, Given, object, object]] = {
     "delivery.max_attempts": (group_setting("max_attempts"), {"max_attempts": 9}, 4, 9),
     "delivery.backoff": (backoff_setting("kind"), {"backoff": {"kind": "linear"}}, "exponential", "linear"),
     "delivery.max_in_flight": (group_setting("max_in_flight"), {"max_in_flight": 8}, None, 8),
+    "delivery.dead_letter": (group_setting("dead_letter"), {"dead_letter": False}, True, False),
+    "delivery.dead_letter_retention": (
+        within(retention_of_letters),
+        {"dead_letter_retention": "1d"},
+        2_592_000_000_000,
+        86_400_000_000,
+    ),
     "delivery.max_error_bytes": (within(error_kept), {"max_error_bytes": "1KiB"}, 4_106, 2_058),
     "delivery.max_groups": (within(second_group), {"max_groups": 1}, None, "GROUP_LIMIT"),
     "trace.retention": (settled_events_removed, {"retention": "1h"}, False, True),

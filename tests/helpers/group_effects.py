@@ -20,6 +20,8 @@ from tidelog.protocol.messages import (
     Message,
     MessageStates,
     MessageStatesReply,
+    Metadata,
+    MetadataReply,
     Settle,
     SettleError,
     SettleItem,
@@ -74,6 +76,26 @@ async def second_group(running: RunningBroker) -> object:
     await _made(running)
     error = (await (await running.greeted()).ask(CreateGroup("default/h", ["default/t"]))).error
     return None if error is None else error.code
+
+
+async def retention_of_letters(running: RunningBroker) -> object:
+    """The retention of the topic that is made for the first message that is given up."""
+    peer = await running.greeted()
+    topic_id = await running.topic(peer)
+    await produced(peer, topic_id, encode_batch([b"x"], timestamp_us=5))
+    joined = await _ask(peer, JoinGroup("default/g", [topic_id], MEMBER))
+    assert isinstance(joined, JoinGroupReply)
+    whose = (joined.group.id, joined.group.generation, MEMBER)
+    acquired = await _ask(peer, Acquire(*whose, [topic_id]))
+    assert isinstance(acquired, AcquireReply)
+    await _ask(peer, Settle(*whose, 1, [SettleItem(topic_id, 0, acquired.grants[0].lease, Settling.REJECT)]))
+    for _ in range(100):
+        found = await _ask(await running.greeted(), Metadata(["default/t.dlq"]))
+        assert isinstance(found, MetadataReply)
+        if found.topics:
+            return found.topics[0].settings["retention"]
+        await pass_time(1)
+    return None
 
 
 async def error_kept(running: RunningBroker) -> object:

@@ -52,15 +52,15 @@ EXAMPLES: list[tuple[Fact, str]] = [
             "default/g",
             "queue",
             GroupStart("time", 7),
-            GroupSettings(30_000_000, 4, BackoffInfo("linear", 1, 2, 3000, 5), 6, False),
+            GroupSettings(30_000_000, 4, BackoffInfo("linear", 1, 2, 3000, 5), 6, False, "a/b"),
             {3: {0: Begin(9, 2, 7)}},
             5,
         ),
-        "0b019701a964656661756c742f67a5717565756592a474696d650795ce01c9c38004"
-        + "95a66c696e6561720102cd0bb80506c281038100940902070105",
+        "0b019701a964656661756c742f67a5717565756592a474696d650796ce01c9c38004"
+        + "95a66c696e6561720102cd0bb80506c2a3612f6281038100940902070105",
     ),
     (GroupTopicsJoined(1, {3: {0: Begin(9, 2)}}), "0c019201810381009409020001"),
-    (GroupAltered(1, GroupSettings()), "0d01920195c0c0c0c0c0"),
+    (GroupAltered(1, GroupSettings()), "0d01920196c0c0c0c0c0c0"),
     (GroupReset(1, 2, {3: {0: Begin(0, 2, generation=2)}}), "0e01930102810381009400020002"),
     (GroupDeleted(1), "0f019101"),
     (GroupStarted(1, 3, 0, Begin(10, 2)), "100194010300940a020001"),
@@ -89,3 +89,8 @@ def test_an_unknown_fact_refuses_the_open(value: bytes) -> None:
     """What a later broker recorded, or nobody could have, is never left out in silence."""
     with pytest.raises(UnsupportedError):
         decode_fact(value)
+
+
+def test_a_group_that_was_recorded_before_there_were_dead_letters_is_read() -> None:
+    """What its settings did not have follows the default."""
+    assert decode_fact(bytes.fromhex("0d01920195c0c0c0c0c0")) == GroupAltered(1, GroupSettings())
