@@ -18,20 +18,17 @@ import trio
 
 from ..protocol.messages import Message
 from .app_archive import ArchiveParts, archive_gauges, open_archive, store_of
-from .app_groups import group_defaults
+from .app_groups import GroupParts, group_gauges, open_groups
 from .app_limits import broker_limits, longest_wait_us, session_limits, topic_defaults, topic_limits
 from .background import Heartbeat, RungTimers, Stepped, SyncThread, Workers, run_timers
 from .clock import BrokerTime, Clock
 from .config import Address, Config
 from .data_folder import claim
-from .dead_letters.desk import DeadLetterDesk
 from .deferred import Reply
 from .group_commit import GroupCommit
-from .groups import Groups
 from .handlers import Answer, Context, empty_reply, handle
 from .logging import get_logger
 from .metrics import Metrics, Values
-from .queues.queues import Queues
 from .rehearsal import Rehearsal
 from .server import Server, open_listeners
 from .services import Services
@@ -79,9 +76,7 @@ class Broker:
         self._archive: ArchiveParts | None = None
         self._look: Callable[[], None] = _nothing
         """Has retention look at everything, once topics are open."""
-        self._groups: Groups | None = None
-        self._queues: Queues | None = None
-        self._dead_letters: DeadLetterDesk | None = None
+        self._groups: GroupParts | None = None
         self.addresses: list[Address] = []
         """Where it listens, once it runs."""
 
@@ -167,21 +162,10 @@ class Broker:
         defaults = topic_defaults(self._config, has_archive=store is not None)
         opened = Topics.open(services, defaults=defaults, limits=topic_limits(self._config))
         self._look = opened.expire
-        self._groups = Groups(services, opened, group_defaults(self._config))
-        self._queues = Queues(
-            services,
-            opened,
-            self._groups,
-            waits=self._quiet_timers,
-            chance=self._rehearsal.chance,
-            trace_retention_us=self._config.trace.retention_us,
-            letter_retention_us=self._config.delivery.dead_letter_retention_us,
-            max_frame_bytes=self._config.broker.max_frame_bytes,
-            max_wait_us=longest_wait_us(is_rehearsed=self._is_stepped),
+        longest_us = longest_wait_us(is_rehearsed=self._is_stepped)
+        self._groups = open_groups(
+            self._config, services, opened, self._quiet_timers, self._rehearsal.chance, longest_us
         )
-        self._queues.start()
-        self._dead_letters = DeadLetterDesk(services, opened, self._groups, self._queues)
-        self._dead_letters.start()
         if store is not None:
             make = open_archive(
                 store, archive, self._config.broker.data_dir, services, self._files, self._sync.end_turn
@@ -231,14 +215,12 @@ class Broker:
     def _context(self, topics: Topics) -> Context:
         config = self._config
         assert self._groups is not None, "groups are opened with the topics"
-        assert self._queues is not None, "and what serves them"
-        assert self._dead_letters is not None, "and the door to what they gave up"
         return Context(
             topics=topics,
-            groups=self._groups,
-            group_details=self._queues,
-            queues=self._queues,
-            dead_letters=self._dead_letters,
+            groups=self._groups.groups,
+            group_details=self._groups.queues,
+            queues=self._groups.queues,
+            dead_letters=self._groups.dead_letters,
             time=self._time,
             timers=self._quiet_timers,
             offload=self._workers,
@@ -274,7 +256,6 @@ class Broker:
             "tidelog_producers": held.producers,
             "tidelog_dedup_ids": held.dedup_ids,
             "tidelog_dedup_ids_forgotten_total": held.dedup_ids_forgotten,
-            "tidelog_groups": 0 if self._groups is None else len(self._groups),
             "tidelog_expired_segments_total": held.expired_segments,
             "tidelog_expired_bytes_total": held.expired_bytes,
             "tidelog_unsynced_bytes": commit.unsynced_bytes,
@@ -285,7 +266,7 @@ class Broker:
             "tidelog_failed_syncs_total": commit.failed_syncs,
             "tidelog_failed_upkeep_steps_total": held.failed_upkeep_steps,
             **archive_gauges(None if self._archive is None else self._archive.archive),
-            **({} if self._queues is None else self._queues.gauges()),
+            **group_gauges(self._groups),
             "tidelog_clock_jumps_total": self._time.jumps,
             "tidelog_loop_lag_seconds": self._heartbeat.max_lag_us / 1e6,
         }

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...protocol.dead_letter_headers import Reason
-from ..core.times import from_us
-from ..retry import Backoff
+from .times import format_time_us
 
 if TYPE_CHECKING:
     from ..dead_letter import AttemptHistory, DeadLetter
@@ -98,6 +97,8 @@ def test_the_handler_takes_the_dead_letter():
 
 def written_test(letter: DeadLetter, history: AttemptHistory | None, settings: GroupSettings | None) -> str:
     """Return the file; `settings` are the group's, None where it is gone."""
+    from ..retry import Backoff  # here, because --help can do without
+
     earlier = earlier_attempts(letter, history)
     attempt = len(earlier) + 1
     most = DEFAULT_MAX_ATTEMPTS if settings is None else settings.max_attempts
@@ -155,10 +156,8 @@ def _origin(letter: DeadLetter) -> str:
 
 
 def _timestamp(time_us: int) -> str:
-    try:
-        return f"datetime.fromisoformat({from_us(time_us).isoformat()!r})"
-    except OverflowError:
-        return "None  # outside the years that Python knows"
+    text = format_time_us(time_us)
+    return "None  # outside the years that Python knows" if text is None else f"datetime.fromisoformat({text!r})"
 
 
 def _lines(entries: Sequence[str]) -> str:
