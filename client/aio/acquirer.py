@@ -88,8 +88,10 @@ class Acquirer:
                 if self._joining.is_outdated:
                     await self._refresh(until)
                 found = self.batch_at_hand()
-                if found is not None or not await self._advance(until):
+                if found is not None:
                     return found
+                if self._damaged is None and not await self._advance(until):
+                    return None
             return None
         except ClosedError:
             if self.is_stopped:

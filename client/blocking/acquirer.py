@@ -89,8 +89,10 @@ class Acquirer:
                 if self._joining.is_outdated:
                     self._refresh(until)
                 found = self.batch_at_hand()
-                if found is not None or not self._advance(until):
+                if found is not None:
                     return found
+                if self._damaged is None and not self._advance(until):
+                    return None
             return None
         except ClosedError:
             if self.is_stopped:
