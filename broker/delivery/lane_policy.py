@@ -115,7 +115,7 @@ class LanePolicy:
             # The time is amount / total; rounded down, and never below nothing.
             shares[lane] = max(0, (amount - clocks[lane] * total) * weights[lane] // (total * second))
         for _ in range(count - sum(shares.values())):
-            lane = min(behind, key=lambda lane: clocks[lane] + (shares[lane] + 1) * (second // weights[lane]))
+            lane = min(behind, key=lambda lane: (clocks[lane] + (shares[lane] + 1) * (second // weights[lane]), -lane))
             shares[lane] += 1
         return shares
 
