@@ -32,7 +32,7 @@ from .storage.sealed import Removable
 from .storage.sync_round import SyncTask, run_round
 from .topic import Topic
 from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
-from .watches import Wake, Watch, Watches
+from .watches import Wake, Watches
 
 __all__ = ["Created", "StartReport", "Topic", "TopicDefaults", "TopicLimits", "Topics", "TopicsStatistics"]
 
@@ -94,7 +94,8 @@ class Topics:
         """Told of each partition in which damage was found."""
         self.when_expired: list[Callable[[], None]] = []
         """Told when retention has been at all topics."""
-        self._watches = Watches()
+        self.changes = Watches()
+        """Who waits for a change of any topic."""
         self._producer_ids = ProducerIds(meta)
         self._expired_segments = self._expired_bytes = 0
         self.is_archived: IsArchived = _no_archive
@@ -209,7 +210,7 @@ class Topics:
         self.version = self.meta.state.version
         for told in self.when_changed:
             told(topic)
-        self._watches.wake(Wake.CHANGED)
+        self.changes.wake(Wake.CHANGED)
 
     def withdraw(self, topic: Topic) -> None:
         """Serve a topic no more."""
@@ -217,15 +218,7 @@ class Topics:
         self.version = self.meta.state.version
         for told in self.when_gone:
             told(topic)
-        self._watches.wake(Wake.CHANGED)
-
-    def watch(self, woken: Callable[[Wake], None]) -> Watch:
-        """Call `woken` at every change of any topic, until `unwatch`."""
-        return self._watches.add(woken)
-
-    def unwatch(self, watch: Watch) -> None:
-        """End a watch."""
-        self._watches.remove(watch)
+        self.changes.wake(Wake.CHANGED)
 
     def make_partition(self, topic_id: int, index: int, log: MessageLog, settings: SettingsInForce) -> Partition:
         """Return the owner of an opened log."""

@@ -169,7 +169,7 @@ class _Reading:
         due_us = context.time.monotonic_us() + min(self._request.max_wait_us, context.limits.max_wait_us)
         self._timer = context.timers.add(due_us, self._time_is_up)
         if self._request.any_topic:
-            self._topics_watch = context.topics.watch(self._topics_changed)
+            self._topics_watch = context.topics.changes.add(self._topics_changed)
         for place, position in enumerate(self._request.positions):
             partition = context.topics.partition(position.topic_id, position.partition)
             self._watches.append((partition, partition.watch(partial(self._woken, place))))
@@ -232,7 +232,7 @@ class _Reading:
         if self._timer is not None:
             self._context.timers.cancel(self._timer)
         if self._topics_watch is not None:
-            self._context.topics.unwatch(self._topics_watch)
+            self._context.topics.changes.remove(self._topics_watch)
         for partition, watch in self._watches:
             partition.unwatch(watch)
         self._watches.clear()

@@ -98,8 +98,7 @@ class Reader:
         self._closed: ClosedError | None = None
         self._flight: _Flight | None = None
         self._bell: runtime.Bell | None = None
-        self._turns, self._backoff = Turns(), Backoff()
-        self._change = TopicChange(lambda: self._is_stopped)
+        self._turns, self._backoff, self._change = Turns(), Backoff(), TopicChange(lambda: self._is_stopped)
 
     def __repr__(self) -> str:
         return f"{self._plan.subscription}, {self.positions}{', stopped' if self._is_stopped else ''}"
@@ -154,8 +153,7 @@ class Reader:
         """Return a batch that is here and whole, if any: waits for nothing, and leaves errors for `next_batch`."""
         pull = Turn()
         try:
-            is_mine = not self._is_stopped and self._turns.take(pull)
-            return self.positions.batch_at_hand() if is_mine else None
+            return self.positions.batch_at_hand() if not self._is_stopped and self._turns.take(pull) else None
         finally:
             pull.is_over = True
 
@@ -192,8 +190,7 @@ class Reader:
             flight.connection.wake()
         if bell is not None:
             bell.set()
-        if self._is_stopped:
-            self._change.notify()
+        self._change.notify()
 
     def close(self) -> None:
         """Stop, and close the connection."""

@@ -309,8 +309,7 @@ class FakeStore:
                 results.append(result)
                 pieces.append(bulk)
                 left = max(0, left - len(bulk))
-        known = message.metadata_version
-        stale = self.version > known if message.any_topic else known not in (0, self.version)
+        stale = message.metadata_version not in ((self.version,) if message.any_topic else (0, self.version))
         return Reply(FetchReply(self.version, results), b"".join(pieces), is_worth_it=bool(results) or stale)
 
     def _fetch_one(self, position: FetchPosition, left: int, verify: bool) -> tuple[FetchResult | None, bytes]:

@@ -155,14 +155,6 @@ class QueueLife:
         self.core.settle()
         member.joined(call)
 
-    def some_held(self, member: QueueMember) -> Held | None:
-        """A lease of a member, now and then one that ended."""
-        pool = [*member.held.values()]
-        if member.ghosts and self.rng.random() < 0.2:
-            pool = [ghost for ghost in member.ghosts if ghost.left]
-            self.late += bool(pool)
-        return self.rng.choice(pool) if pool else None
-
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
@@ -319,13 +311,22 @@ class QueueLife:
                 self.join(member)
 
 
+def some_held(life: QueueLife, member: QueueMember) -> Held | None:
+    """A lease of a member, now and then one that ended."""
+    pool = [*member.held.values()]
+    if member.ghosts and life.rng.random() < 0.2:
+        pool = [ghost for ghost in member.ghosts if ghost.left]
+        life.late += bool(pool)
+    return life.rng.choice(pool) if pool else None
+
+
 def settle_some(life: QueueLife, member: QueueMember) -> None:
     """Settle parts of some leases in one request."""
     if len(member.requests) >= UNANSWERED_MAX:
         return
     items: list[tuple[Held, Settling, list[int], int]] = []
     for _ in range(life.rng.choice((1, 1, 2, 3))):
-        held = life.some_held(member)
+        held = some_held(life, member)
         if held is None or not held.left or any(held is each for each, *_ in items):
             continue
         what = life.rng.choices(SETTLES, (50, 20, 6, 8, 2, 6))[0]
