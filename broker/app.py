@@ -18,12 +18,7 @@ import trio
 
 from ..protocol.messages import Message
 from .app_archive import ArchiveParts, archive_gauges, open_archive, store_of
-<<<<<<< HEAD
 from .app_groups import GroupParts, group_gauges, open_groups
-=======
-from .app_gauges import sync_gauges, topic_gauges
-from .app_groups import group_defaults
->>>>>>> 207918a (tidy)
 from .app_limits import broker_limits, longest_wait_us, session_limits, topic_defaults, topic_limits
 from .background import Heartbeat, RungTimers, Stepped, SyncThread, Workers, run_timers
 from .clock import BrokerTime, Clock
@@ -248,11 +243,11 @@ class Broker:
         self._quiet_timers.add(self._time.monotonic_us() + interval_us, again)
 
     def _gauges(self, topics: Topics) -> Values:
+        commit, held = self._commit.statistics(), topics.statistics()
         return {
             "tidelog_uptime_seconds": (self._time.monotonic_us() - self._began_us) / 1e6,
             "tidelog_memory_bytes": self._memory.used_bytes,
             "tidelog_memory_waits_total": self._memory.waits,
-<<<<<<< HEAD
             "tidelog_topics": held.topics,
             "tidelog_partitions": held.partitions,
             "tidelog_offline_partitions": held.offline_partitions,
@@ -270,11 +265,6 @@ class Broker:
             "tidelog_synced_logs_total": commit.synced_logs,
             "tidelog_failed_syncs_total": commit.failed_syncs,
             "tidelog_failed_upkeep_steps_total": held.failed_upkeep_steps,
-=======
-            **topic_gauges(topics),
-            "tidelog_groups": 0 if self._groups is None else len(self._groups),
-            **sync_gauges(self._commit),
->>>>>>> 207918a (tidy)
             **archive_gauges(None if self._archive is None else self._archive.archive),
             **group_gauges(self._groups),
             "tidelog_clock_jumps_total": self._time.jumps,
