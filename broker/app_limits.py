@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ..protocol.limits import MAX_WAIT_US
 from ..protocol.messages import BrokerLimits
+from ..protocol.topic_settings import LanesPolicy
 from .config import Config
+from .delivery.lane_policy import LaneSettings
 from .session import SessionLimits
 from .topics import TopicDefaults, TopicLimits
 
@@ -24,8 +26,17 @@ def topic_defaults(config: Config, *, has_archive: bool) -> TopicDefaults:
         dedup_max_ids=topics.dedup_max_ids,
         archive=has_archive and config.archive.topics,
         has_archive=has_archive,
+        lanes=_lanes(config),
         partitions=topics.partitions,
         index_interval_bytes=log.index_interval_bytes,
+    )
+
+
+def _lanes(config: Config) -> LaneSettings:
+    lanes = config.delivery.lanes
+    weights = {} if lanes.weights is None else {"weights": lanes.weights}
+    return LaneSettings(
+        LanesPolicy(lanes.policy), max_wait_us=lanes.max_wait_us, max_wait_share=lanes.max_wait_share, **weights
     )
 
 

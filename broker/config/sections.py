@@ -17,7 +17,10 @@ from ...protocol.limits import KIB, MIB, BatchLimits
 from ...protocol.topic_settings import (
     MAX_DEDUP_IDS,
     MAX_DEDUP_WINDOW_US,
+    MAX_LANES_SHARE,
     MAX_SEGMENT_BYTES,
+    MIN_LANES_MAX_WAIT_US,
+    MIN_LANES_SHARE,
     MIN_RETENTION_US,
     MIN_SEGMENT_AGE_US,
     MIN_SEGMENT_BYTES,
@@ -25,6 +28,7 @@ from ...protocol.topic_settings import (
 from .values import (
     Address,
     DurationUs,
+    LaneWeights,
     ListenAddress,
     OptionalCount,
     OptionalDurationUs,
@@ -43,6 +47,7 @@ NodeId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 BackoffWord = Literal["exponential", "linear", "constant"]
 DedupScopeWord = Literal["partition", "topic"]
 DurabilityWord = Literal["received", "written", "synced"]
+LanesPolicyWord = Literal["strict", "weighted"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
@@ -161,6 +166,19 @@ class BackoffSection(Section):
     """A share of the wait, by which it is drawn to be shorter or longer."""
 
 
+class LanesSection(Section):
+    """How messages of several priorities take turns in queue groups, for topics that do not say so."""
+
+    policy: LanesPolicyWord = "strict"
+    """Always the highest that has something, or each by its weight."""
+    weights: LaneWeights = None
+    """Of `weighted`: of every sum of weights a priority gets its own; one that is not named has 1."""
+    max_wait_us: OptionalDurationUs = Field(default=None, alias="max_wait", ge=MIN_LANES_MAX_WAIT_US)
+    """A message that has been available longer may go before its turn."""
+    max_wait_share: int = Field(default=5, ge=MIN_LANES_SHARE, le=MAX_LANES_SHARE)
+    """Of so many deliveries one."""
+
+
 class DeliverySection(Section):
     """What holds for queue groups that set nothing else, and what a broker holds of groups."""
 
@@ -171,6 +189,7 @@ class DeliverySection(Section):
     max_attempts: int = Field(default=4, ge=1, le=limits.MAX_ATTEMPTS)
     """The first delivery and three retries; then a message is given up."""
     backoff: Annotated[BackoffSection, BeforeValidator(read_mapping)] = BackoffSection()
+    lanes: Annotated[LanesSection, BeforeValidator(read_mapping)] = LanesSection()
     max_in_flight: OptionalCount = Field(default=None, ge=1, le=1_000_000)
     """Messages leased to all members of a group together."""
     dead_letter: bool = True

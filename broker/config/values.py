@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple, cast
 import yaml
 from pydantic import BeforeValidator
 
+from ...protocol.lane_weights import parse_lane_weights
 from ...protocol.quantities import parse_duration_us, parse_size
 from ...protocol.topic_settings import NO_VALUE
 
@@ -111,6 +112,21 @@ def read_mapping(value: object) -> object:
     return cast("dict[object, object]", found)
 
 
+def _read_weights(value: object) -> object:
+    """Read weights of lanes, as text or as one YAML or JSON mapping."""
+    value = _read_none(value)
+    if isinstance(value, dict):
+        pairs = cast("dict[object, object]", value).items()
+        value = ", ".join(f"{priority}:{weight}" for priority, weight in pairs)
+    if isinstance(value, str):
+        return parse_lane_weights(value.strip().removeprefix("{").removesuffix("}"))
+    if value is None or isinstance(value, tuple):
+        return cast("tuple[int, ...] | None", value)
+    raise ValueError(f"expected priorities with their weights as in {{9: 50, 4: 40, 0: 10}}, found {value!r}")
+
+
+LaneWeights = Annotated[tuple[int, ...] | None, BeforeValidator(_read_weights)]
+"""The weight of each priority from 0 on, written as `{9: 50, 4: 40}`; `null`: all the same."""
 OptionalUrl = Annotated[str | None, BeforeValidator(_read_url)]
 """`scheme://...`, or `null`."""
 StringMap = Annotated[dict[str, str], BeforeValidator(_read_map)]

@@ -114,6 +114,19 @@ def test_keys_within_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "delivery.backoff.initail: unknown key; did you mean initial?",
         "delivery.dead_letters: unknown key; did you mean dead_letter?",
     ]
+    weights = load(file_of(tmp_path, "delivery: {lanes: {weights: {9: 50, 0: 10}}}\n")).delivery.lanes.weights
+    assert weights == (10, 1, 1, 1, 1, 1, 1, 1, 1, 50)
+    monkeypatch.setenv("TIDELOG_DELIVERY__LANES__WEIGHTS", "9:3")
+    assert load(path).delivery.lanes.weights == (1, 1, 1, 1, 1, 1, 1, 1, 1, 3)
+    monkeypatch.delenv("TIDELOG_DELIVERY__LANES__WEIGHTS")
+    text = "delivery: {lanes: {policy: fair, weights: {10: 1}, max_wait: 0s, max_wait_share: 1, wieghts: 1}}\n"
+    assert problems(tmp_path, text) == [
+        "delivery.lanes.policy: expected 'strict' or 'weighted', found 'fair'",
+        "delivery.lanes.weights: expected priorities of 0 to 9, found 10",
+        "delivery.lanes.max_wait: expected at least 1ms, found 0us",
+        "delivery.lanes.max_wait_share: expected at least 2, found 1",
+        "delivery.lanes.wieghts: unknown key; did you mean weights?",
+    ]
     assert problems(tmp_path, "delivery: {backoff: {initial: 5s, max: 1s}}\n") == [
         "delivery.backoff.initial: expected at most 1s (delivery.backoff.max), found 5s"
     ]

@@ -62,7 +62,7 @@ from tests.helpers.group_effects import (
 
 from tidelog.broker import background
 from tidelog.broker.config.problems import keys_of
-from tidelog.broker.config.sections import BackoffSection
+from tidelog.broker.config.sections import BackoffSection, LanesSection
 
 EFFECTS: dict[str, tuple[Observation, Given, object, object]] = {
     "broker.listen": (port_listened_on, {"listen": "127.0.0.2:0"}, "127.0.0.1", "127.0.0.2"),
@@ -125,6 +125,7 @@ EFFECTS: dict[str, tuple[Observation, Given, object, object]] = {
     ),
     "delivery.max_attempts": (group_setting("max_attempts"), {"max_attempts": 9}, 4, 9),
     "delivery.backoff": (backoff_setting("kind"), {"backoff": {"kind": "linear"}}, "exponential", "linear"),
+    "delivery.lanes": (setting("lanes_policy"), {"lanes": {"policy": "weighted"}}, "strict", "weighted"),
     "delivery.max_in_flight": (group_setting("max_in_flight"), {"max_in_flight": 8}, None, 8),
     "delivery.dead_letter": (group_setting("dead_letter"), {"dead_letter": False}, True, False),
     "delivery.dead_letter_retention": (
@@ -158,6 +159,29 @@ async def test_a_key_of_the_backoff_does_what_it_says(key: str, tmp_path: Path) 
     observe = backoff_setting(name)
     assert await observe({}, tmp_path) == expected_by_default
     assert await observe({"delivery": {"backoff": {key: changed}}}, tmp_path) == expected
+
+
+LANES = {
+    "policy": ("weighted", "lanes_policy", "strict", "weighted"),
+    "weights": ({9: 50, 4: 40}, "lanes_weights", "9:1", "9:50, 4:40"),
+    "max_wait": ("10s", "lanes_max_wait", None, 10_000_000),
+    "max_wait_share": (7, "lanes_max_wait_share", 5, 7),
+}
+
+
+@pytest.mark.trio
+@pytest.mark.parametrize("key", LANES)
+async def test_a_key_of_the_lanes_does_what_it_says(key: str, tmp_path: Path) -> None:
+    """Each part of `delivery.lanes` is in force for a topic that says nothing."""
+    changed, name, expected_by_default, expected = LANES[key]
+    observe = setting(name)
+    assert await observe({}, tmp_path) == expected_by_default
+    assert await observe({"delivery": {"lanes": {key: changed}}}, tmp_path) == expected
+
+
+def test_every_part_of_the_lanes_is_tried() -> None:
+    """The table above leaves no part out."""
+    assert set(LANES) == {field.alias or name for name, field in LanesSection.model_fields.items()}
 
 
 def test_every_part_of_the_backoff_is_tried() -> None:
