@@ -38,7 +38,8 @@ by name. Times are aware datetimes, durations timedeltas or seconds. `Arrow` is 
 """
 
 FIRST = (
-    *("Client", "Producer", "Consumer", "Queue", "QueueMessage", "QueueBatch", "Replay", "Topics", "Groups", "Archive"),
+    *("Client", "Producer", "Consumer", "Queue", "QueueMessage", "QueueBatch", "Replay", "Topics", "Groups"),
+    *("DeadLetters", "Archive"),
     *("Message", "MessageBatch"),
 )
 """These in front, in the order in which a user meets them; the rest by name."""
@@ -67,6 +68,7 @@ def page() -> str:
     """Return the whole page."""
     client = tidelog.Client("localhost")
     parts = {"Topics": client.topics, "Groups": client.groups, "Archive": client.archive}
+    parts["DeadLetters"] = client.dead_letters
     things = dict(exported(tidelog.__all__, tidelog)) | {name: type(part) for name, part in parts.items()}
     ordered = [name for name in FIRST if name in things] + sorted(things.keys() - set(FIRST))
     sections = [section(name, things[name]) for name in ordered]

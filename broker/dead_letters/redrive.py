@@ -83,17 +83,17 @@ def give_up_for_good(places: Iterable[InPlace]) -> Flow[None]:
 
 
 def record(place: InPlace, kind: Kind) -> Deferred[None]:
-    """Record an event about the messages of a group in one partition; resolves when it is synced.
-
-    Where nothing was ever recorded the messages are available as they are.
-    """
+    """Record an event about those messages of a group in one partition that are dead-lettered (the others came back
+    before); resolves when all is synced. Where nothing was ever recorded they are available as they are."""
     part = place.part
     log = part.partition.delivery.log
     if part.state is None or log is None:
         done: Deferred[None] = Deferred()
         done.resolve(None)
         return done
-    part.record([Event(kind, part.ledger.group.id, part.ledger.generation, packed_of(place.originals))])
+    offsets = place.originals & part.state.dead_lettered
+    if offsets:
+        part.record([Event(kind, part.ledger.group.id, part.ledger.generation, packed_of(offsets))])
     return synced(log)
 
 

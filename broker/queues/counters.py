@@ -29,6 +29,8 @@ class Counters:
     """Copied to the dead-letter topic."""
     dead_letters_lost: int = 0
     """Removed by retention, or damaged, before a copy could be made."""
+    redriven: int = 0
+    """Dead letters that were made available again."""
     returned: int = 0
     """Uncounted, suspects included."""
     expired: int = 0
@@ -63,6 +65,8 @@ class Counters:
                     self.dropped += count if Flag.KEPT not in event.flags else 0
                 case Kind.MOVED:
                     self.dead_lettered += count
+                case Kind.REDRIVEN:
+                    self.redriven += count
                 case Kind.RETURNED | Kind.SUSPECTED:
                     self.returned += count
                 case _:

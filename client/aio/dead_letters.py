@@ -10,10 +10,11 @@ from ...protocol.errors import NotFoundError
 from ...protocol.messages import Purge, PurgeReply, Redrive, RedriveReply
 from ...protocol.offset_ranges import iter_ranges, pack_ranges
 from ...protocol.topic_name import MessageId
+from ..archived import Age
 from ..core.arguments import check_count, check_flag
 from ..core.data import Data
 from ..core.deadline import Deadline
-from ..core.letter_filter import LetterFilter, Time, letter_filter
+from ..core.letter_filter import LetterFilter, letter_filter
 from ..core.times import DEFAULT, Timeout, to_seconds
 from ..dead_letter import AttemptHistory, DeadLetter, DeadLetterAttempt, Purged, Redriven, RefusedRedrive
 from ..message import Message
@@ -30,9 +31,6 @@ STEPS_A_SECOND = 10
 
 MAX_REFUSED = 1_000
 """Refused ones that are told one by one."""
-
-Progress = Callable[[int], object]
-"""Told how many more dead letters are done."""
 
 
 class Owner(Protocol):
@@ -72,8 +70,8 @@ class AsyncDeadLetters:
         reason: str | None = None,
         error: str | None = None,
         group: str | None = None,
-        start: Time | None = None,
-        end: Time | None = None,
+        start: Age | None = None,
+        end: Age | None = None,
         limit: int | None = None,
         timeout: Timeout = DEFAULT,
     ) -> AsyncIterator[DeadLetter]:
@@ -132,14 +130,14 @@ class AsyncDeadLetters:
         reason: str | None = None,
         error: str | None = None,
         group: str | None = None,
-        start: Time | None = None,
-        end: Time | None = None,
+        start: Age | None = None,
+        end: Age | None = None,
         as_new: bool = False,
         max_redrives: int = MAX_REDRIVES,
         limit: int | None = None,
         rate: float | None = None,
         dry_run: bool = False,
-        on_progress: Progress | None = None,
+        on_progress: Callable[[int], object] | None = None,
         timeout: Timeout = DEFAULT,
     ) -> Redriven:
         """Bring dead letters back: the message is available again to the group that gave up on it, with all of its
@@ -147,8 +145,8 @@ class AsyncDeadLetters:
         is published to its topic, for all groups.
 
         At most `limit`, `rate` a second. A message that was redriven `max_redrives` times already is refused, as it
-        would go round for ever. `dry_run` only counts. What was done when the call was cut off is done: called again,
-        it goes on with the rest. Raises UnknownTopicError.
+        would go round for ever. `dry_run` only counts; `on_progress` is told how many more are done. What was done when
+        the call was cut off is done: called again, it goes on with the rest. Raises UnknownTopicError.
         """
         session = self._client.open_session()
         wanted = self._filter(session, key, headers, reason, error, group, start, end)
@@ -182,11 +180,11 @@ class AsyncDeadLetters:
         reason: str | None = None,
         error: str | None = None,
         group: str | None = None,
-        start: Time | None = None,
-        end: Time | None = None,
+        start: Age | None = None,
+        end: Age | None = None,
         limit: int | None = None,
         dry_run: bool = False,
-        on_progress: Progress | None = None,
+        on_progress: Callable[[int], object] | None = None,
         timeout: Timeout = DEFAULT,
     ) -> Purged:
         """Give dead letters up for good, at most `limit`: they are pending no more, and nothing brings them back. The
@@ -226,8 +224,8 @@ class AsyncDeadLetters:
         reason: str | None,
         error: str | None,
         group: str | None,
-        start: Time | None,
-        end: Time | None,
+        start: Age | None,
+        end: Age | None,
     ) -> LetterFilter:
         return letter_filter(
             key=key,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from ...protocol.dead_letter_headers import Reason
 from ...protocol.group_name import full_group_name
 from ...protocol.topic_name import short_name
+from ..archived import Age
 from ..dead_letter import DeadLetter
 from .arguments import check_word
 from .data import Data, to_bytes
 from .times import duration_us, to_us
 
 REASONS = tuple(reason.value for reason in Reason)
-
-Time = datetime | timedelta
-"""A moment, or how far back from now (its sign does not matter)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +59,8 @@ def letter_filter(
     reason: str | None,
     error: str | None,
     group: str | None,
-    start: Time | None,
-    end: Time | None,
+    start: Age | None,
+    end: Age | None,
     namespace: str,
     now_us: int,
 ) -> LetterFilter:
@@ -81,7 +79,7 @@ def letter_filter(
     )
 
 
-def _moment(given: Time | None, name: str, now_us: int) -> int | None:
+def _moment(given: Age | None, name: str, now_us: int) -> int | None:
     if given is None:
         return None
     return now_us - abs(duration_us(given)) if isinstance(given, timedelta) else to_us(given, name)

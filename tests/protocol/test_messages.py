@@ -118,4 +118,5 @@ def test_every_request_has_an_api():
     """Each exchange is found again by its request's type."""
     assert api_of(Produce(1, 0)) is Api.PRODUCE
     groups = {Api.JOIN_GROUP, Api.LEAVE_GROUP, *(api for api in Api if Api.CREATE_GROUP <= api <= Api.GROUP_MESSAGES)}
-    assert set(EXCHANGES) == {api for api in Api if api < Api.CLOCK or api >= Api.LIST_ARCHIVE} | groups
+    letters = {Api.DEAD_LETTERS, Api.REDRIVE, Api.PURGE, Api.ATTEMPTS}
+    assert set(EXCHANGES) == {api for api in Api if api < Api.CLOCK or api >= Api.LIST_ARCHIVE} | groups | letters

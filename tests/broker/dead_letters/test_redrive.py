@@ -38,6 +38,7 @@ def test_messages_are_available_again_where_they_were(redriving: Redriving) -> N
     assert redriving.pending() == [0, 3, 4, 5, 7]
     assert redriving.available() == [1, 2, 6]
     assert len(redriving.giving.letters()) == 8
+    assert redriving.core.queues.gauges()['tidelog_queue_redriven_messages_total{group="g"}'] == 3
 
 
 def test_a_redrive_that_is_repeated_does_nothing(redriving: Redriving) -> None:
