@@ -27,8 +27,9 @@ class MessageState(msgspec.Struct, frozen=True):
     """The state of one message in one queue group.
 
     `state` is available, leased, waiting (for its time, after a failed attempt), suspect (available, but alone: a
-    consumer went down with it or beside it), acknowledged, rejected, expired-by-retention, damaged, or before-start:
-    the group began behind it. `attempts` is how often it was handed out, `due` when it is available again (waiting) or
+    consumer went down with it or beside it), acknowledged, dead-lettering (given up, its copy is not made yet),
+    dead-lettered, rejected (given up for good), expired-by-retention, damaged, or before-start: the group began behind
+    it. `attempts` is how often it was handed out, `due` when it is available again (waiting) or
     its lease ends (leased), `failure` why the last attempt failed, as far as that is known.
     """
 

@@ -31,14 +31,14 @@ class PendingLetters:
         return self._find()
 
     def offsets(self) -> OffsetSet:
-        """Return those that are pending and visible. Raises what keeps the delivery log from being read."""
+        """Return those that are pending and visible. Raises what keeps the delivery log from being opened."""
         partition = self.partition
-        problem = partition.delivery.problem()
-        if problem is not None:
-            raise problem
         start, end = partition.start_offset, partition.visible_offset
         log = partition.delivery.log
         if log is None:
+            problem = partition.delivery.problem()
+            if problem is not None:
+                raise problem
             return _range(start, end)
         state = log.fold.begin(PENDING_GROUP, PENDING_GENERATION, start)
         free = state.ready | (state.moves.offsets - self._being_sent(partition))

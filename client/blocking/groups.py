@@ -43,7 +43,13 @@ KINDS = ("queue", "stream")
 
 UNSETTLED = tuple(
     state.value
-    for state in (DeliveryState.AVAILABLE, DeliveryState.LEASED, DeliveryState.WAITING, DeliveryState.SUSPECT)
+    for state in (
+        DeliveryState.AVAILABLE,
+        DeliveryState.LEASED,
+        DeliveryState.WAITING,
+        DeliveryState.SUSPECT,
+        DeliveryState.DEAD_LETTERING,
+    )
 )
 """What `messages` shows where no states are named."""
 

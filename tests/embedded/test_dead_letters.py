@@ -241,6 +241,53 @@ async def test_a_message_that_comes_back_each_time_is_refused(stage: Stage) -> N
 
 
 @staged
+async def test_topics_may_share_a_dead_letter_topic(stage: Stage) -> None:
+    """Each topic has its own dead letters, whatever else lies beside them; the dead-letter topic has all."""
+    await stage.client.produce("refunds", b"r")
+    await stage.client.groups.create("g-refunds", "refunds", dead_letter_topic="failed")
+    await stage.client.produce_many("orders", [b"a", b"b"])
+    await stage.client.groups.create("g", "orders", dead_letter_topic="failed")
+    await stage.reject(b"a", b"b", produce=False)
+    async with stage.client.queue("refunds", "g-refunds") as queue:
+        [message] = await queue.receive()
+        await done(message.reject("poison"))
+    await stage.advance(milliseconds=1)
+    assert [letter.value async for letter in stage.letters.list("orders")] == [b"a", b"b"]
+    assert [letter.value async for letter in stage.letters.list("refunds")] == [b"r"]
+    assert [letter.id async for letter in stage.letters.list("failed")] == [f"failed/0@{at}" for at in range(3)]
+    assert (await stage.letters.purge("orders", limit=1)).purged == 1
+    assert (await stage.letters.redrive("refunds")).in_place == 1
+    assert [letter.value async for letter in stage.letters.list("failed")] == [b"b"]
+    assert (await stage.letters.get("orders/0@1")).id == "failed/0@1"
+
+
+@staged
+async def test_what_a_group_does_not_keep_is_dropped(stage: Stage) -> None:
+    """With dead_letter=False nothing is copied, and the message is settled as rejected."""
+    await stage.client.produce("orders", b"a")
+    await stage.client.groups.create("g", "orders", dead_letter=False)
+    await stage.reject(b"a", produce=False)
+    assert [topic.name for topic in await stage.client.topics.list()] == ["orders"]
+    assert [state.state for state in await stage.client.states("orders/0@0")] == ["rejected"]
+    changed = await stage.client.groups.set("g", reset=["dead_letter"])
+    assert (changed.settings.dead_letter, changed.given) == (True, [])
+
+
+@staged
+async def test_in_a_dead_letter_topic_a_reject_settles(stage: Stage) -> None:
+    """A consumer of dead letters that refuses one does not make another; it is pending as before."""
+    await stage.reject(b"a")
+    async with stage.client.queue("orders.dlq", "sorters") as queue:
+        [message] = await queue.receive()
+        assert message.value == b"a"
+        await done(message.reject("no idea"))
+    await stage.advance(seconds=5)
+    assert sorted(topic.name for topic in await stage.client.topics.list()) == ["orders", "orders.dlq"]
+    assert await stage.ids() == ["orders.dlq/0@0"]
+    assert [state.state for state in await stage.client.states("orders.dlq/0@0")] == ["rejected"]
+
+
+@staged
 async def test_a_rate_is_held(stage: Stage) -> None:
     """At 10 a second 30 take two to three seconds of the clock, and progress is told as it goes."""
     await stage.client.produce_many("orders", [b"%d" % at for at in range(30)])
