@@ -83,6 +83,8 @@ HELP: dict[str, str] = {
     "tidelog_queue_dead_letters_blocked_partitions": "Partitions whose dead letters cannot be copied now, by group.",
     "tidelog_queue_delayed_messages": "Messages released that wait for their time, by group.",
     "tidelog_queue_backlog_messages": "Messages not settled, those leased included, by group.",
+    "tidelog_queue_lane_available_messages": "Messages available, by group, topic and priority if several.",
+    "tidelog_queue_lane_oldest_seconds": "How long ago the oldest of them was stored, by group, topic, priority.",
     "tidelog_queue_members": "Members that were heard of lately or hold something, and did not leave, by group.",
     "tidelog_queue_waiting_acquires": "Acquires that wait for messages, by group.",
     "tidelog_queue_clipped_messages_total": "Messages lost with the power after deliveries of them were recorded.",

@@ -6,7 +6,15 @@ from datetime import datetime
 
 import msgspec
 
-from ..protocol.messages import ErrorInfo, GroupInfo, GroupPartitionInfo, GroupStart, GroupTopicInfo, MemberInfo
+from ..protocol.messages import (
+    ErrorInfo,
+    GroupInfo,
+    GroupPartitionInfo,
+    GroupStart,
+    GroupTopicInfo,
+    LaneInfo,
+    MemberInfo,
+)
 from ..protocol.messages import GroupBegin as WireBegin
 from ..protocol.messages import GroupSettings as WireSettings
 from ..protocol.topic_name import short_name
@@ -59,12 +67,22 @@ class GroupPartition(msgspec.Struct, frozen=True):
         return self.available + self.leased + self.waiting
 
 
+class GroupLane(msgspec.Struct, frozen=True):
+    """The messages of one priority that are available to a group, over all partitions of a topic. `oldest`: when the
+    first of them was appended."""
+
+    priority: int
+    available: int = 0
+    oldest: datetime | None = None
+
+
 class GroupTopic(msgspec.Struct, frozen=True):
-    """What a group makes of one topic."""
+    """What a group makes of one topic. `lanes`, the highest priority first: only where messages have several."""
 
     name: str
     id: int
     partitions: list[GroupPartition] = []
+    lanes: list[GroupLane] = []
 
     @property
     def backlog(self) -> int:
@@ -183,7 +201,12 @@ def _settings_from(settings: WireSettings) -> GroupSettings:
 
 
 def _topic_from(info: GroupTopicInfo) -> GroupTopic:
-    return GroupTopic(short_name(info.topic), info.topic_id, [_partition_from(one) for one in info.partitions])
+    partitions = [_partition_from(one) for one in info.partitions]
+    return GroupTopic(short_name(info.topic), info.topic_id, partitions, [_lane_from(one) for one in info.lanes])
+
+
+def _lane_from(info: LaneInfo) -> GroupLane:
+    return GroupLane(info.priority, info.available, from_us(info.oldest_us) if info.oldest_us else None)
 
 
 def _partition_from(info: GroupPartitionInfo) -> GroupPartition:

@@ -159,6 +159,10 @@ class QueueGroup:
             self._dispatch.note(part)
             self._dispatch.pump()
 
+    def look_anew(self) -> None:
+        """Look again which topics have messages of several priorities: retention may have removed those of one."""
+        self._dispatch.look_anew()
+
     def serve_waiting(self) -> None:
         """Serve those who wait, where less is in flight than before, or a member holds less."""
         self._dispatch.pump()

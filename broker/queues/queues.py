@@ -37,6 +37,8 @@ from .deliveries import Deliveries
 from .delivery_log import DAY_US, delivery_settings
 from .gauges import queue_gauges
 from .group_partition import GroupPartition
+from .lane_depths import with_lanes
+from .lane_gauges import LaneGauges
 from .message_states import MessageStateReader, check_states
 from .partition_delivery import PartitionDelivery
 from .queue_group import QueueGroup
@@ -77,6 +79,7 @@ class Queues:
         settings = delivery_settings(trace_retention_us, services.commit.max_unsynced_bytes)
         self._deliveries = Deliveries(services, topics, groups, settings, self._delivery_changed)
         self._hold = RetentionHold(groups)
+        self._lane_gauges = LaneGauges(services, topics, groups)
         pins = Pins()
         self.when_delivery_changed: list[Callable[[PartitionDelivery], None]] = []
         """Called when a delivery log was opened, opened anew, fenced, or could not be opened."""
@@ -167,7 +170,8 @@ class Queues:
             topics.append(GroupTopicInfo(topic_id, topic.name, infos))
         answer: Deferred[GroupDetails] = Deferred()
         found = GroupDetails(topics, work.members.infos(), work.counters.values())
-        with_ages(aged, partial(_resolve, answer, found))
+        done = partial(_resolve, answer, found)
+        with_ages(aged, partial(with_lanes, group, topics, self._topics, self._services.offload, done))
         return answer if answer.is_pending else found
 
     def message_states(self, topic_id: int, partition: int, offset: int) -> list[MessageState]:
@@ -242,6 +246,7 @@ class Queues:
         for group in [*self._at_work.values()]:
             for part in group.parts.values():
                 part.ledger.clip()
+            group.look_anew()
             group.serve_waiting()
             group.members.forget_silent()
             if group.is_idle:
@@ -267,7 +272,9 @@ class Queues:
 
     def gauges(self) -> dict[str, int]:
         """Return counters and gauges by the names of the metrics."""
-        return queue_gauges(self._topics, self._groups, self._at_work, self._counters, self._hold.held_segments)
+        held = self._hold.held_segments
+        found = queue_gauges(self._topics, self._groups, self._at_work, self._counters, held)
+        return found | self._lane_gauges.values()
 
     def _delivery_changed(self, delivery: PartitionDelivery) -> None:
         for tell in self.when_delivery_changed:

@@ -135,6 +135,13 @@ class LaneIndex:
         """Return all offsets that have a priority; not to be changed."""
         return self._sets[priority] if priority in self._sets else self.within(priority, self._start, self._end)
 
+    def copy(self) -> LaneIndex:
+        """Return one that does not change when this one grows."""
+        index = LaneIndex(self._start)
+        index._end, index.mask = self._end, self.mask
+        index._sets = {priority: lane.copy() for priority, lane in self._sets.items()}
+        return index
+
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     def stored(self) -> Int64s:

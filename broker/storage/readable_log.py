@@ -3,6 +3,7 @@
 from ..errors import TruncatedError
 from .damage import DamagedRange
 from .lane_index import SegmentLanes
+from .lane_survey import LaneSurvey
 from .loading import LoadTask
 from .log_state import LogState
 from .reader import BatchList, LogRead, Reader
@@ -139,6 +140,10 @@ class ReadableLog:
         segment = self._segments.all[self._segments.place_of(offset)]
         index = self._segments.lanes_of(segment, priority, may_wait=may_wait)
         return SegmentLanes(segment.base_offset, segment.end_offset, index)
+
+    def survey_lanes(self, start: int, end: int) -> LaneSurvey:
+        """Return the work that goes through the lanes of the segments that hold a range of offsets."""
+        return self._segments.survey_lanes(start, end)
 
     # -------------------------------------------------------------------------------------------- epochs
 

@@ -7,6 +7,7 @@ from ..errors import StorageError, TidelogError, storage_error
 from .damage import Damage
 from .files import Files
 from .lane_index import ANY_LANE, LaneIndex
+from .lane_survey import LaneSurvey
 from .loading import Find, Loader, LoadTask, NotReadyError
 from .segment import Segment
 from .settings import LogSettings
@@ -209,6 +210,11 @@ class Segments:
                 self._keep_loaded(segment)
         except OSError as error:
             raise storage_error(error, f"opening {segment.path}") from error
+
+    def survey_lanes(self, start: int, end: int) -> LaneSurvey:
+        """Return the work that goes through the lanes of the segments that hold a range of offsets."""
+        some = self.all[self.place_of(start) :] if start < end else []
+        return LaneSurvey(self._loader, [segment for segment in some if segment.base_offset < end])
 
     def keep_lanes(self, segment: Segment) -> None:
         """Keep the lanes of a sealed segment, which were just asked for, and let go of those that were not for long."""

@@ -58,7 +58,8 @@ class AsyncTopics:
     """`client.topics`. Settings are keywords: retention="7d" (or a timedelta, or seconds), retention_bytes="10GiB" (or
     bytes), segment_bytes, segment_age, max_message_bytes, durability="written", dedup_window, dedup_scope="topic",
     dedup_max_ids, archive="on" or "off", retention_waits_for="billing, audit" (queue groups that must have settled what
-    retention removes); None means no limit."""
+    retention removes), lanes_policy="weighted", lanes_weights="9:50, 4:40", lanes_max_wait, lanes_max_wait_share (how
+    messages of several priorities take turns); None means no limit."""
 
     def __init__(self, client: Owner) -> None:
         self._client = client

@@ -8,7 +8,7 @@ from .group_settings import setting_texts
 from .times import format_time
 
 if TYPE_CHECKING:
-    from ..group import Group, GroupPartition
+    from ..group import Group, GroupLane, GroupPartition
     from ..message_state import MessageState
     from .output import StandardOutput
 
@@ -49,6 +49,7 @@ def describe_json(group: Group) -> dict[str, object]:
                 "name": topic.name,
                 "id": topic.id,
                 "partitions": [_partition_fields(partition) for partition in topic.partitions],
+                "lanes": [_lane_fields(lane) for lane in topic.lanes],
             }
             for topic in group.topics
         ],
@@ -77,6 +78,11 @@ def _partition_fields(partition: GroupPartition) -> dict[str, object]:
         "dead_lettered": partition.dead_lettered,
         "blocked": partition.blocked,
     }
+
+
+def _lane_fields(lane: GroupLane) -> dict[str, object]:
+    oldest = None if lane.oldest is None else format_time(lane.oldest)
+    return {"priority": lane.priority, "available": lane.available, "oldest": oldest}
 
 
 def _start(group: Group) -> str:
@@ -114,6 +120,10 @@ def describe_tables(out: StandardOutput, group: Group) -> None:
         "STATE",
     ]
     out.table(heads, [_partition_row(topic.name, one) for topic in group.topics for one in topic.partitions])
+    lanes = [_lane_row(topic.name, lane) for topic in group.topics for lane in topic.lanes]
+    if lanes:
+        out.text("")
+        out.table(["TOPIC", "PRIORITY", "AVAILABLE", "OLDEST"], lanes)
     if group.members:
         out.text("")
         rows = [[f"{one.member:x}", one.client, one.leased, "yes" if one.waits else "no"] for one in group.members]
@@ -122,6 +132,10 @@ def describe_tables(out: StandardOutput, group: Group) -> None:
     if counted:
         out.text("")
         out.facts(counted)
+
+
+def _lane_row(topic: str, lane: GroupLane) -> list[object]:
+    return [topic, lane.priority, lane.available, "-" if lane.oldest is None else format_time(lane.oldest)]
 
 
 def _partition_row(topic: str, partition: GroupPartition) -> list[object]:

@@ -63,12 +63,21 @@ class GroupPartitionInfo(Message):
     blocked: ErrorInfo | None = None
 
 
+class LaneInfo(Message):
+    """The messages of one priority that are available to a group; `oldest_us`: when the first of them was appended."""
+
+    priority: int
+    available: int = 0
+    oldest_us: int = 0
+
+
 class GroupTopicInfo(Message):
-    """What a group makes of one topic."""
+    """What a group makes of one topic. `lanes`, the highest first: only where messages have several priorities."""
 
     topic_id: TopicId
     topic: str
     partitions: list[GroupPartitionInfo] = []
+    lanes: list[LaneInfo] = []
 
 
 class GroupInfo(Message):

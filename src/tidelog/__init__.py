@@ -98,7 +98,7 @@ if TYPE_CHECKING:
         WouldBlockForever,
         WrongLoopError,
     )
-    from .client.group import Group, GroupBegin, GroupMember, GroupPartition, GroupSettings, GroupTopic
+    from .client.group import Group, GroupBegin, GroupLane, GroupMember, GroupPartition, GroupSettings, GroupTopic
     from .client.headers import Headers
     from .client.health import Health, Pong
     from .client.message import Message, TypedMessage
@@ -164,6 +164,7 @@ __all__ = [
     "GroupDegradedError",
     "GroupExistsError",
     "GroupKindError",
+    "GroupLane",
     "GroupLimitError",
     "GroupMember",
     "GroupPartition",
@@ -263,6 +264,7 @@ _HOMES = {
     "Failure": "client.message_state",
     "Group": "client.group",
     "GroupBegin": "client.group",
+    "GroupLane": "client.group",
     "GroupMember": "client.group",
     "GroupPartition": "client.group",
     "GroupSettings": "client.group",

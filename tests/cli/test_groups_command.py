@@ -233,3 +233,19 @@ def test_consumers_are_listed_until_they_leave(tidelog: CommandLine, topic: str)
     assert (group_now["consumers"], partitions(group_now)[0]["leased"]) == ([], 1)
     lines = map(json.loads, tidelog.run("groups", "list", "--output", "json").lines)
     assert [fields["consumers"] for fields in lines if fields["name"] == group] == [0]
+
+
+def test_lanes_are_described(tidelog: CommandLine, topic: str, group: str) -> None:
+    """Where messages have several priorities, what is available of each; of one priority nothing is said."""
+    tidelog.run("produce", topic, stdin=b"a\nb\n")
+    (described_topic,) = cast("list[Fields]", described(tidelog, group)["topics"])
+    assert described_topic["lanes"] == []
+    tidelog.run("produce", topic, "--priority", "9", stdin=b"c\n")
+    (described_topic,) = cast("list[Fields]", described(tidelog, group)["topics"])
+    lanes = cast("list[Fields]", described_topic["lanes"])
+    assert [(lane["priority"], lane["available"]) for lane in lanes] == [(9, 1), (4, 2)]
+    table = tidelog.run("groups", "describe", group).out.decode()
+    assert [line.split()[:3] for line in table.splitlines() if line.startswith(f"{topic} ")][-2:] == [
+        [topic, "9", "1"],
+        [topic, "4", "2"],
+    ]

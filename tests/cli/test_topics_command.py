@@ -84,8 +84,8 @@ def test_list_counts_what_topics_hold(tidelog: CommandLine, topic: str) -> None:
 def test_describe_is_for_people_too(tidelog: CommandLine, topic: str) -> None:
     """The table of describe names settings with their units and every partition."""
     text = tidelog.run("topics", "describe", topic).out.decode()
-    assert f"name                 {topic}\n" in text
-    assert "retention            7d  (the broker's default)\n" in text
+    assert f"name                  {topic}\n" in text
+    assert "retention             7d  (the broker's default)\n" in text
     assert text.splitlines()[-1].split()[-1] == "ok"
 
 
