@@ -137,24 +137,12 @@ class GroupPartition:
 
     def has_suspects(self) -> bool:
         """Whether there is something available that is to be leased by itself."""
-        state = self.state
-        return state is not None and bool(state.suspects)
+        return (state := self.state) is not None and bool(state.suspects)
 
     @property
     def is_busy(self) -> bool:
         """Whether anything is leased, waits for its time, or has a copy to be made."""
-        state = self.state
-        return (state is not None and bool(state.leases or state.waiting)) or self.letters.is_busy
-
-    def is_alone(self, lease: int) -> bool:
-        """Whether a lease holds suspects."""
-        state = self.state
-        return state is not None and lease in state.leases and state.leases[lease].is_alone
-
-    def held_by(self, lease: int) -> int:
-        """Return how many messages a lease holds."""
-        state = self.state
-        return len(state.leases[lease].left) if state is not None and lease in state.leases else 0
+        return ((state := self.state) is not None and bool(state.leases or state.waiting)) or self.letters.is_busy
 
     # -- leasing ---------------------------------------------------------------------------------------------------
 

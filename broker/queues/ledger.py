@@ -126,6 +126,16 @@ class Ledger:
         """Return why nothing can be recorded now, or None."""
         return self.degraded() or self.partition.delivery.problem()
 
+    def is_alone(self, lease: int) -> bool:
+        """Whether a lease holds suspects."""
+        state = self.state
+        return state is not None and lease in state.leases and state.leases[lease].is_alone
+
+    def held_by(self, lease: int) -> int:
+        """Return how many messages a lease holds."""
+        state = self.state
+        return len(state.leases[lease].left) if state is not None and lease in state.leases else 0
+
     def rebind(self) -> None:
         """The delivery log was opened, or opened anew: go on with what it says."""
         self._state = None

@@ -29,8 +29,8 @@ class Member:
     @property
     def holds_suspects(self) -> bool:
         """Whether it holds suspects, beside which it gets nothing."""
-        return len(self.leases) == 1 and any(part.is_alone(lease) for lease, part in self.leases.items())
+        return len(self.leases) == 1 and any(part.ledger.is_alone(lease) for lease, part in self.leases.items())
 
     def leased(self) -> int:
         """Return how many messages it holds."""
-        return sum(part.held_by(lease) for lease, part in self.leases.items())
+        return sum(part.ledger.held_by(lease) for lease, part in self.leases.items())
