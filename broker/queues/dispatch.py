@@ -4,43 +4,32 @@
     waiting acquires  in the order they came; one that may get nothing now is passed over
     several lanes     who is given what of topics whose messages have several priorities is for `lane_turns` to say
     suspects          to a member that holds nothing, nothing beside them; while there are some and no such member asks,
-                      one member at a time is drained: it gets nothing new until it holds nothing
+                      members are drained, one at first (`draining`): they get nothing new until they hold nothing
 
 Whatever changes something (messages seen, given back, due; room; the group itself) leads to `pump`.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
-from ...protocol.errors import TidelogError, UnknownTopicIdError
-from ...protocol.messages import Acquire, AcquireReply, ErrorInfo, PartitionProblem
+from ...protocol.errors import InternalError, TidelogError, UnknownTopicIdError
+from ...protocol.messages import Acquire, AcquireReply, PartitionProblem
 from ..deferred import Deferred, Reply, State
 from .available import Available
+from .draining import Draining
 from .granting import Granting
 from .group_partition import GroupPartition, Leased, Wanted
 from .lane_turns import MAX_GRANTS, LaneTurns
 from .member import Member
-from .room import Room
+from .offer import Offer, problem_of
 from .surroundings import Surroundings
 from .topic_source import TopicSource
 from .waiting_acquire import WaitingAcquire
 
 Parts = dict[tuple[int, int], GroupPartition]
-
-
-@dataclass(slots=True)
-class Problems:
-    """Why partitions gave nothing to one acquire.
-
-    `is_refusal`: one has something that it could not record or read, which is told at once. A partition that gives
-    nothing until it is mended is in nobody's way.
-    """
-
-    all: list[PartitionProblem] = field(default_factory=list[PartitionProblem])
-    is_refusal: bool = False
 
 
 class Dispatch:
@@ -57,7 +46,7 @@ class Dispatch:
         self._waiting: dict[WaitingAcquire, None] = {}
         self._hasty: dict[WaitingAcquire, None] = {}
         """Those of them that wait only for what a worker is at."""
-        self._drained: Member | None = None
+        self._draining = Draining(around.services.time.monotonic_us)
         self._is_pumping = self._is_wanted = False
         self._is_troubled = False
         """Whether a partition was found to have a problem since it was looked who waits for nothing."""
@@ -75,11 +64,19 @@ class Dispatch:
         if waiter.is_hasty:
             self._hasty[waiter] = None
         member.waiting += 1
+        try:
+            return self._begin(waiter)
+        except BaseException:
+            self._end(waiter)  # nobody hears of what it would be given
+            raise
+
+    def _begin(self, waiter: WaitingAcquire) -> Reply | Deferred[Reply]:
         self.pump()
         if self._available.troubled(waiter.topics) and self._is_hopeless(waiter):
             self._answer_empty(waiter)
         if not waiter.is_over and not waiter.is_hasty:
-            due_us = self._around.services.time.monotonic_us() + min(request.max_wait_us, self._around.max_wait_us)
+            wait_us = min(waiter.request.max_wait_us, self._around.max_wait_us)
+            due_us = self._around.services.time.monotonic_us() + wait_us
             waiter.timer = self._around.waits.add(due_us, partial(self._answer_empty, waiter))
         return waiter.answer.result() if waiter.answer.state is State.RESOLVED else waiter.answer
 
@@ -129,7 +126,7 @@ class Dispatch:
 
     def _problems(self, waiter: WaitingAcquire) -> list[PartitionProblem]:
         found = [(part, part.problem()) for part in self._available.troubled(waiter.topics)]
-        return [_problem(part, error) for part, error in found if error is not None]
+        return [problem_of(part, error) for part, error in found if error is not None]
 
     def _end(self, waiter: WaitingAcquire) -> None:
         if waiter.is_over:
@@ -176,7 +173,7 @@ class Dispatch:
                     if not self._available or self._is_wanted:
                         break  # nothing is left, or something came meanwhile: it is for who waits longest
                     if not waiter.is_over:
-                        self._serve(waiter)
+                        self._try(waiter)
         finally:
             self._is_pumping = False
         # Even who asked for no wait waits for what a worker is at.
@@ -187,118 +184,94 @@ class Dispatch:
             for waiter in [waiter for waiter in self._waiting if self._is_hopeless(waiter)]:
                 self._answer_empty(waiter)
 
-    def _serve(self, waiter: WaitingAcquire) -> None:
-        """Give one acquire what it may get, if anything."""
-        member, request = waiter.member, waiter.request
-        if member.holds_suspects:
+    def _try(self, waiter: WaitingAcquire) -> None:
+        """Serve one acquire. A bug that it meets is its own: whoever made room for it is told nothing of it, and the
+        others are served."""
+        if waiter.member.holds_suspects:
             return
-        room = Room.of(request.max_records, request.max_bytes, self._around.max_frame_bytes)
-        problems = Problems()
-        leased = self._lease_suspects(waiter, room, problems)
-        if not leased and (member is not self._drained or member.is_idle):
-            leased = self._lease_all(waiter, room, problems)
-        if leased:
+        offer = Offer(waiter, self._around.max_frame_bytes, self._room)
+        try:
+            self._serve(offer)
+        except BaseException as bug:
             self._end(waiter)
-            self._grant(waiter, leased, problems.all)
-        elif problems.is_refusal:
+            offer.take_back()
+            if not isinstance(bug, Exception):
+                raise
+            found = "".join(traceback.format_exception(bug))
+            self._around.services.report("acquire failed", member=waiter.member.id, traceback=found)
+            waiter.answer.fail(InternalError("the broker met a bug; its log has the traceback"))
+
+    def _serve(self, offer: Offer) -> None:
+        """Give one acquire what it may get, if anything."""
+        waiter = offer.waiter
+        self._lease_suspects(offer)
+        if not offer.leased and (waiter.member not in self._draining or waiter.member.is_idle):
+            self._lease_all(offer)
+        if offer.leased:
             self._end(waiter)
-            waiter.answer.resolve(Reply(AcquireReply(self._topics.version, [], problems.all)))
+            self._grant(offer)
+        elif offer.is_refusal:
+            self._end(waiter)
+            waiter.answer.resolve(Reply(AcquireReply(self._topics.version, [], offer.problems)))
 
     def _is_hopeless(self, waiter: WaitingAcquire) -> bool:
         """Whether no partition can give anything however long it waits; ends at the first that can."""
         return all(part.problem() is not None for key, part in self._parts.items() if key[0] in waiter.topics)
 
-    def _lease_suspects(self, waiter: WaitingAcquire, room: Room, problems: Problems) -> list[Leased]:
-        """Give suspects to a member that holds nothing; else have one drained for them."""
-        member = waiter.member
-        are_some = False
+    def _lease_suspects(self, offer: Offer) -> None:
+        """Give suspects to a member that holds nothing; else have some drained for them."""
+        waiter, member = offer.waiter, offer.waiter.member
+        are_some = are_of_topics = False
         for part in self._available.suspicious():
             are_some = True
             if part.partition.topic_id not in waiter.topics:
                 continue
+            are_of_topics = True
             if not member.is_idle:
-                if self._drained is None or self._drained.is_idle:  # one forgotten held nothing
-                    self._drained = member
-                return []
-            if member is self._drained:
-                self._drained = None
+                self._draining.add(member)
+                return
+            self._draining.end(member)
             if self._room() <= 0:
-                return []
-            one = self._lease(waiter, part, room, problems, Wanted(suspects=True))
-            if one is not None:
-                return [one]
+                return
+            self._lease(offer, part, Wanted(suspects=True))
+            if offer.leased:
+                return
         if not are_some:
-            self._drained = None
-        return []
+            self._draining.clear()
+        elif not are_of_topics:
+            self._draining.end(member)  # it would not be given what there is
 
-    def _lease_all(self, waiter: WaitingAcquire, room: Room, problems: Problems) -> list[Leased]:
-        leased: list[Leased] = []
+    def _lease_all(self, offer: Offer) -> None:
+        topics = offer.waiter.topics
         if self._room() <= 0:
-            return leased
-        if self._lanes.concern(waiter.topics):
-            return self._lease_by_lanes(waiter, room, problems)
-        for part in self._available.turns(waiter.topics):
-            if room.is_full or len(leased) == MAX_GRANTS:
-                return leased
-            one = self._lease(waiter, part, room, problems, Wanted())
-            if one is not None:
-                leased.append(one)
-            self._is_troubled |= part.problem() is not None
+            return
+        if self._lanes.concern(topics):
+            self._lease_by_lanes(offer)
+            return
+        for part in self._available.turns(topics):
+            if offer.room.is_full or len(offer.leased) == MAX_GRANTS:
+                break
+            self._lease(offer, part, Wanted())
             self._available.rotate(part)
-        if not leased:
-            for part in self._available.to_prepare(waiter.topics):
-                self._lease(waiter, part, room, problems, Wanted())
-                self._is_troubled |= part.problem() is not None
-        return leased
+        # Also where something was leased: what is open may have something for ever.
+        for part in self._available.to_prepare(topics):
+            self._lease(offer, part, Wanted())
 
-    def _lease_by_lanes(self, waiter: WaitingAcquire, room: Room, problems: Problems) -> list[Leased]:
-        def lease_one(part: GroupPartition, of: Wanted, count: int) -> Leased | None:
-            one = self._lease(waiter, part, room, problems, of, count)
-            self._is_troubled |= part.problem() is not None
-            return one
+    def _lease_by_lanes(self, offer: Offer) -> None:
+        self._lanes.lease(offer.waiter.topics, offer.room, self._room(), partial(self._lease, offer))
+        if not offer.leased:
+            self._available.tidy(offer.waiter.topics)
 
-        leased = self._lanes.lease(waiter.topics, room, self._room(), lease_one)
-        if not leased:
-            self._available.tidy(waiter.topics)
-        return leased
+    def _lease(self, offer: Offer, part: GroupPartition, of: Wanted, count: int | None = None) -> Leased | None:
+        one = offer.lease(part, of, count)
+        if one is None:
+            self._available.note_preparing(part)
+        self._is_troubled |= part.problem() is not None
+        return one
 
-    def _lease(
-        self,
-        waiter: WaitingAcquire,
-        part: GroupPartition,
-        room: Room,
-        problems: Problems,
-        of: Wanted,
-        count: int | None = None,
-    ) -> Leased | None:
-        limit = self._room() if count is None else min(self._room(), count)
-        if limit <= 0:
-            return None
-        error = part.problem() or part.take_trouble()
-        if error is None:
-            try:
-                one = part.lease(
-                    waiter.member.id,
-                    room,
-                    limit=limit,
-                    duration_us=waiter.duration_us,
-                    counts=waiter.request.counts,
-                    of=of,
-                )
-            except TidelogError as refused:
-                error = refused
-            else:
-                if one is None:
-                    self._available.note_preparing(part)
-                else:
-                    waiter.member.leases[one.lease] = part
-                return one
-        problems.all.append(_problem(part, error))
-        problems.is_refusal |= part.problem() is None
-        return None
-
-    def _grant(self, waiter: WaitingAcquire, leased: list[Leased], problems: list[PartitionProblem]) -> None:
-        granting = Granting(self._around.services, leased, problems, self._topics.version)
+    def _grant(self, offer: Offer) -> None:
+        waiter = offer.waiter
+        granting = Granting(self._around.services, offer.leased, offer.problems, self._topics.version)
 
         def granted(done: Deferred[Reply]) -> None:
             if done.error is not None:
@@ -309,7 +282,3 @@ class Dispatch:
                 reply.undelivered()
 
         granting.begin().on_done(granted)
-
-
-def _problem(part: GroupPartition, error: TidelogError) -> PartitionProblem:
-    return PartitionProblem(part.partition.topic_id, part.partition.index, ErrorInfo.of(error))

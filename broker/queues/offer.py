@@ -1,0 +1,69 @@
+"""What one acquire is given in one go: leases, as far as there is room for them, and what kept partitions from giving
+any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...protocol.errors import TidelogError
+from ...protocol.messages import ErrorInfo, PartitionProblem
+from .group_partition import GroupPartition, Leased, Wanted
+from .room import Room
+from .waiting_acquire import WaitingAcquire
+
+
+class Offer:
+    """One attempt to serve one acquire."""
+
+    def __init__(self, waiter: WaitingAcquire, max_frame_bytes: int, may_lease: Callable[[], int]) -> None:
+        """`may_lease` returns how many more messages may be in flight."""
+        request = waiter.request
+        self.waiter = waiter
+        self.room = Room.of(request.max_records, request.max_bytes, max_frame_bytes)
+        self.leased: list[Leased] = []
+        self.problems: list[PartitionProblem] = []
+        self.is_refusal = False
+        """Whether a partition has something that it could not record or read, which is told at once. One that gives
+        nothing until it is mended is in nobody's way."""
+        self._may_lease = may_lease
+
+    def __repr__(self) -> str:
+        return f"<Offer of {len(self.leased)} leases to {self.waiter!r}>"
+
+    def lease(self, part: GroupPartition, of: Wanted, count: int | None = None) -> Leased | None:
+        """Take one lease of a partition, of at most `count` messages; None where there was none to be had."""
+        limit = self._may_lease() if count is None else min(self._may_lease(), count)
+        if limit <= 0:
+            return None
+        waiter = self.waiter
+        error = part.problem() or part.take_trouble()
+        if error is None:
+            try:
+                one = part.lease(
+                    waiter.member.id,
+                    self.room,
+                    limit=limit,
+                    duration_us=waiter.duration_us,
+                    counts=waiter.request.counts,
+                    of=of,
+                )
+            except TidelogError as refused:
+                error = refused
+            else:
+                if one is not None:
+                    waiter.member.leases[one.lease] = part
+                    self.leased.append(one)
+                return one
+        self.problems.append(problem_of(part, error))
+        self.is_refusal |= part.problem() is None
+        return None
+
+    def take_back(self) -> None:
+        """Return all of it, uncounted: it does not reach its member."""
+        for one in self.leased:
+            one.part.give_back([one.lease])
+
+
+def problem_of(part: GroupPartition, error: TidelogError) -> PartitionProblem:
+    """Return what a reply says of a partition that gives nothing."""
+    return PartitionProblem(part.partition.topic_id, part.partition.index, ErrorInfo.of(error))
