@@ -51,6 +51,23 @@ def test_a_redrive_that_is_repeated_does_nothing(redriving: Redriving) -> None:
     assert redriving.available() == []
 
 
+def test_a_dead_letter_is_resolved_when_its_message_is_back_for_sure(redriving: Redriving) -> None:
+    """Not before it is synced that the message is available: a power loss in between would lose both."""
+    redriving.redrive([(0, 1)])
+    core = redriving.core
+    delivery = core.topic("orders.dlq").partition(0).delivery
+    assert delivery.log is not None
+    before = delivery.log.log.end_offset
+    answer = redriving.ask([(1, 2)])
+    assert delivery.log.log.end_offset == before
+    core.begin_round()
+    core.finish_round()
+    assert delivery.log.log.end_offset == before + 1
+    assert answer.is_pending
+    core.settle()
+    assert offsets_in(answer.result().in_place) == [1]
+
+
 def test_of_two_at_once_one_passes_over_what_the_other_has_in_hand(redriving: Redriving) -> None:
     """Each message is brought back once, though nothing is synced when the second asks."""
     first, second = redriving.ask([(0, 5)]), redriving.ask([(3, 8)])
@@ -96,6 +113,18 @@ def test_as_new_each_has_one_new_message(redriving: Redriving) -> None:
     ]
     assert redriving.available("g") == [8, 9]
     assert redriving.pending() == [0, 1, 4, 5, 6, 7]
+
+
+def test_what_is_being_sent_anew_is_not_pending(redriving: Redriving) -> None:
+    """From when it is announced to when its copy is on record, another request passes over it."""
+    core = redriving.core
+    answer = redriving.ask([(2, 4)], as_new=True)
+    core.begin_round()
+    core.finish_round()  # announced; the copies are on their way
+    assert answer.is_pending
+    assert redriving.pending() == [0, 1, 4, 5, 6, 7]
+    core.settle()
+    assert offsets_in(answer.result().as_new) == [2, 3]
 
 
 def test_as_new_again_the_first_id_stays(redriving: Redriving) -> None:
