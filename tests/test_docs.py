@@ -25,13 +25,14 @@ ROOT = Path(__file__).parent.parent
 PAGES = (
     "README.md",
     "docs/guide.md",
+    "docs/lanes.md",
     "docs/api.md",
     "docs/cli.md",
     "docs/configuration.md",
     "docs/errors.md",
     "CONTRIBUTING.md",
 )
-TUTORIALS = ("README.md", "docs/guide.md")
+TUTORIALS = ("README.md", "docs/guide.md", "docs/lanes.md")
 NOT_EXECUTED = 2
 """README's two commands, which install: `.ci/run` executes them."""
 

@@ -167,6 +167,8 @@ def test_output_escapes_what_moves_a_terminal() -> None:
         (b'{"value": "", "priority": true}', "found true or false"),
         (b'{"value": "", "priority": 4.5}', "found 4.5"),
         (b'{"value": "", "priority": "9"}', "found text"),
+        (b'{"value": "", "priority": 50}', "found 50"),
+        (b'{"value": "", "priority": null}', "found null"),
         (b'{"value": "", "timestamp": "2025-01-14T15:00:00"}', "with its zone"),
         (b'{"value": "", "timestamp": 5}', "timestamp: expected a time"),
         (

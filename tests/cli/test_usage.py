@@ -95,6 +95,8 @@ WRONG = [
     ("produce t --priority 4.5", "found '4.5'"),
     ("produce t --priority True", "found 'True'"),
     ("produce t --priority 4.0", "found '4.0'"),
+    ("produce t --priority 50", "found '50'"),
+    ("produce t --priority None", "found 'None'"),
     ("produce t --partition -1", "found '-1'"),
     ("produce t --header", "requires an argument"),
     ("produce t --header novalue", "expected name=value, found 'novalue'"),
