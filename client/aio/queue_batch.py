@@ -86,7 +86,7 @@ class AsyncQueueBatch(AsyncSettleable, MessageBatch[AnyQueueMessage], Generic[An
         return cast("list[AnyQueueMessage]", [*map(AsyncTypedQueueMessage, *columns)])
 
     def place(self) -> tuple[int, int]:
-        """Return where in the lease's `offsets` its messages are."""
+        """Return where in the lease's `offsets` the messages of a batch are that is as it came, or a tail of that."""
         records, at = self._records, self._start if self._rows is None else int(self._rows[0])
         first = records.header.base_offset + at if records.routing.offset_deltas is None else int(records.offsets[at])
         start = int(np.searchsorted(self._lease.array, first))
@@ -94,10 +94,20 @@ class AsyncQueueBatch(AsyncSettleable, MessageBatch[AnyQueueMessage], Generic[An
 
     def _offsets(self) -> list[int]:
         """Return the lease's own number objects, so that it recognises them at a glance."""
+        lease, count = self._lease, len(self)
+        if not count:
+            return []
+        if self._rows is not None:  # of a slice they may be in any order, and any distance
+            found = np.searchsorted(lease.array, self.offsets)
+            if bool(np.any(np.diff(found) != 1)):
+                return [lease.offsets[index] for index in found.tolist()]
+            return lease.offsets[int(found[0]) : int(found[0]) + count]
         start, end = self.place()
-        return self._lease.offsets[start:end]
+        return lease.offsets[start:end]
 
     def _settle(self, how: How, wait: bool, timeout: Timeout) -> runtime.Settled:
+        if not len(self):
+            return runtime.SETTLED
         desk = cast("QueueDesk", self._lease.desk)
         return desk.settle_all(self._lease, self.offsets.tolist(), how, wait, timeout)
 

@@ -104,7 +104,7 @@ class Taking(Generic[AnyQueueMessage]):
             self._desk.hand = None
         hand.lease.handed = hand.position()
         hand.keep_back()
-        return None if batch is None else batch[len(batch) - left :]
+        return None if batch is None or not left else batch[len(batch) - left :]
 
     def _items_at_hand(self) -> Iterator[AnyQueueMessage] | None:
         turn = Turn()

@@ -179,6 +179,8 @@ class HeldLease:
 
     def settle(self, offsets: Sequence[int], what: Settling) -> tuple[list[int], int]:
         """Note what became of these: return those that are new, and how many had another outcome already."""
+        if not offsets:
+            return [], 0
         if self._codes is None and what is Settling.ACCEPT and offsets[0] == self._next and len(offsets) == 1:
             self.in_order += 1
             self.left -= 1
