@@ -167,8 +167,7 @@ class Partition:
         return produced
 
     def append_copies(self, batches: memoryview, headers: Sequence[BatchHeader]) -> list[int]:
-        """Append what the broker copied from other logs; the base offset of each batch. Raises what keeps it from being
-        stored: then nothing of it was."""
+        """Append copies that the broker made; the base offset of each batch. Whatever it raises, nothing was stored."""
         if self._gone is not None:
             raise anew(self._gone)
         bases = self._messages.store_copies(batches, headers)

@@ -17,7 +17,7 @@ INTERNAL_PREFIX = "__"
 MAX_PART_LENGTH = 116
 """Leaves room for `.dlq` and the count within a file name's 120 characters."""
 
-_PART = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_PART_LENGTH}}}", re.ASCII)
+_PART = re.compile(rf"[A-Za-z0-9._-]{{1,{MAX_PART_LENGTH}}}(?:\.dlq)?", re.ASCII)
 _MESSAGE_ID = re.compile(
     r"(?P<topic>[^~@]+)(?:~(?P<count>[0-9]{1,9}))?/(?P<partition>[0-9]{1,9})@(?P<offset>[0-9]{1,18})",
     re.ASCII,
@@ -25,7 +25,10 @@ _MESSAGE_ID = re.compile(
 
 
 def full_name(name: str, namespace: str = DEFAULT_NAMESPACE) -> str:
-    """Return `namespace/name` of a topic as the user wrote it. Raises InvalidTopicError that states the rule."""
+    """Return `namespace/name` of a topic as the user wrote it. Raises InvalidTopicError that states the rule.
+
+    The dead-letter topic of one with the longest name may be named too.
+    """
     parts = name.split("/") if isinstance(name, str) else []  # pyright: ignore[reportUnnecessaryIsInstance]
     if len(parts) == 1:
         parts = [namespace, *parts]

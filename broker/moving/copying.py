@@ -24,7 +24,7 @@ from ...protocol.batch import (
 )
 from ...protocol.columns import RETRY
 from ...protocol.errors import TidelogError
-from ...protocol.limits import MIB
+from ...protocol.limits import KIB, MIB
 from ..delivery.offset_set import OffsetSet, set_of
 from ..errors import kept, storage_error
 from ..queues.leased_batches import LeasedBatch
@@ -35,6 +35,9 @@ MAX_RECORDS = 1_000
 
 MAX_BYTES = 4 * MIB
 """What the copies of one piece may come to, but for the last; one is made whatever its size."""
+
+OWN_BYTES = 128 * KIB
+"""By how much copies may exceed what a batch may be: what they say beside their records, and its columns."""
 
 RECORD_BYTES = 64
 HEADER_COST = 16

@@ -22,7 +22,7 @@ from ..partition import Partition
 from ..services import Services
 from ..timers import Timer, Timers
 from .blockade import Blockade
-from .copying import MAX_RECORDS, CopyBatch
+from .copying import MAX_RECORDS, OWN_BYTES, CopyBatch
 from .held_copies import HeldCopies
 from .piece import Pieces
 from .pins import Pins
@@ -162,7 +162,7 @@ class Mover:
             log = target.log
             if not target.is_fenced:
                 yield durable(self._services.commit, log)
-            limit = self._services.batch_limits.max_payload_bytes
+            limit = self._services.batch_limits.max_payload_bytes + OWN_BYTES
             origin = self._source.partition.log.log_id
             search = Search(log, self._services.offload, origin, intent.offsets, self._source.is_copy, limit)
             found = yield from search.run(intent.search_from)

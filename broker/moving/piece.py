@@ -18,7 +18,7 @@ from ..partition import Partition
 from ..queues.batch_finder import BatchFinder
 from ..queues.leased_batches import LeasedBatches
 from ..services import Services
-from .copying import MAX_BYTES, CopyBatch, Copying
+from .copying import MAX_BYTES, OWN_BYTES, CopyBatch, Copying
 from .source import Source
 from .steps import awaited
 
@@ -58,8 +58,8 @@ class Pieces:
             self.in_hand,
             self._source.rewriting(self.in_hand),
             self._source.partition.log.log_id,
-            max_batch_bytes=min(largest, limits.max_batch_bytes),
-            max_payload_bytes=limits.max_payload_bytes,
+            max_batch_bytes=min(largest, limits.max_batch_bytes, limits.max_payload_bytes),
+            max_payload_bytes=limits.max_payload_bytes + OWN_BYTES,
         )
         yield offloaded(self._services.offload, copying.run)
         for one in copying.made:

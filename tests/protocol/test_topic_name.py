@@ -15,6 +15,7 @@ from tidelog.protocol.topic_name import MessageId, full_name, is_internal, short
         ("shop/orders", "shop/orders"),
         ("a.b-c_D9", "default/a.b-c_D9"),
         ("x" * 116, "default/" + "x" * 116),
+        ("x" * 116 + ".dlq", "default/" + "x" * 116 + ".dlq"),
     ],
 )
 def test_names_get_their_namespace(name: str, full: str):
@@ -24,7 +25,8 @@ def test_names_get_their_namespace(name: str, full: str):
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", "a/..", "a/b/c", "/a", "a/", "x" * 117, "ö", "a b", "a~2", "a@1", "a\n", None]
+    "name",
+    ["", ".", "..", "a/..", "a/b/c", "/a", "a/", "x" * 117, "x" * 117 + ".dlq", "ö", "a b", "a~2", "a@1", "a\n", None],
 )
 def test_names_outside_the_rule_are_refused(name: str):
     """A name that could escape its folder or an id is refused with the rule."""

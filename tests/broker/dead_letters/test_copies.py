@@ -15,6 +15,7 @@ from tidelog.protocol.batch import Codec, RoutingColumns, decode_batch, encode_b
 from tidelog.protocol.columns import DEDUP_ID, RETRY
 from tidelog.protocol.messages import SettleError, SettleItem, Settling
 from tidelog.protocol.offset_ranges import pack_ranges
+from tidelog.protocol.topic_name import full_name
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -268,6 +269,18 @@ def test_partitions_go_to_their_own_number_modulo_what_there_is() -> None:
         [b"0", b"2"],
         [b"1"],
     ]
+
+
+def test_the_longest_name_of_a_topic_leaves_room_for_its_letters() -> None:
+    """The dead-letter topic of one of 116 characters can be named by whoever reads it."""
+    core = Core()
+    name = "x" * 116
+    core.produce(core.create(name).partition(0), batch(b"0"))
+    giving = GivingUp(core, name)
+    giving.group("g", letter_settings())
+    giving.reject("g", [0])
+    core.settle()
+    assert core.topics.named(full_name(f"{name}.dlq")).partition(0).visible_offset == 1
 
 
 def test_the_topic_that_is_made_keeps_its_letters_for_thirty_days() -> None:
