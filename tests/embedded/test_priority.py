@@ -16,6 +16,10 @@ from tidelog.testing import Broker
 Door = Callable[[Client, Any], object]
 
 
+def _array(priority: Any) -> Any:
+    return np.array([priority])
+
+
 def _send(client: Client, priority: Any) -> object:
     with client.producer() as producer:
         return producer.send("t", b"%d" % priority if isinstance(priority, int) else b"", priority=priority)
@@ -26,10 +30,10 @@ DOORS: dict[str, Door] = {
     "send": _send,
     "produce_many": lambda client, p: client.produce_many("t", [b"x"], priority=p),
     "column": lambda client, p: client.produce_many("t", [b"x", b"y"], priority=[4, p]),
-    "numpy": lambda client, p: client.produce_many("t", [b"x"], priority=np.array([p])),
+    "numpy": lambda client, p: client.produce_many("t", [b"x"], priority=_array(p)),
 }
 SMALL: Any = np.array([8, 1], np.int8)
-NULLS_ARE_DEFAULTS = pa.array([9, None, 0])
+NULLS_ARE_DEFAULTS: Any = pa.array([9, None, 0])
 
 WRONG: list[tuple[Any, type[Exception]]] = [
     (10, ValueError),
