@@ -57,7 +57,7 @@ class Acquirer:
         self._joining = Joining(plan, desk, timeout)
         self.asking = Asking(desk, self._joining, is_pattern=plan.subscription.is_pattern)
         self._timeout = timeout
-        self._change = TopicChange(lambda: self.is_stopped)
+        self._change = TopicChange()
         self._idle: Waiter | None = None
         self._bell: runtime.Bell | None = None
         self._handed_out = (0, 0.0)
@@ -208,7 +208,7 @@ class Acquirer:
 
     async def change(self, version: int) -> bool:
         """Wait until topics changed, or until `stop`; return False after that."""
-        await self._change.wait(self._desk.link, version, math.inf)
+        await self._change.wait(self._desk.link, version, math.inf, lambda: self.is_stopped)
         return not self.is_stopped
 
     async def _refresh(self, until: float) -> None:
@@ -223,7 +223,7 @@ class Acquirer:
     async def _advance(self, until: float) -> bool:
         """Wait for the next answer, asking if need be; return False at `until` or after `stop`."""
         if not self._joining.topics:
-            await self._change.wait(self._desk.link, self._joining.version, until)
+            await self._change.wait(self._desk.link, self._joining.version, until, lambda: self.is_stopped)
             await self._joining.refresh(until)
             self._joined()
             return self._may_go_on(until)
@@ -245,7 +245,7 @@ class Acquirer:
         waiter = asked.call if asked is not None else Waiter()
         self._idle = waiter
         waiter.is_stirred = self.is_stopped  # looked at after it can be stirred, so that no stop is missed
-        give_up_at = math.inf if asked is None else asked.give_up_at
+        give_up_at = desk.next_end() if asked is None else asked.give_up_at
         try:
             await connection.wait(waiter, min(until, give_up_at, desk.retry_at))
         except ConnectionLostError:

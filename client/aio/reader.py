@@ -97,7 +97,7 @@ class Reader:
         self._closed: ClosedError | None = None
         self._flight: _Flight | None = None
         self._bell: runtime.Bell | None = None
-        self._turns, self._backoff, self._change = Turns(), Backoff(), TopicChange(lambda: self._is_stopped)
+        self._turns, self._backoff, self._change = Turns(), Backoff(), TopicChange()
 
     def __repr__(self) -> str:
         return f"{self._plan.subscription}, {self.positions}{', stopped' if self._is_stopped else ''}"
@@ -225,7 +225,7 @@ class Reader:
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
-            await self._change.wait(link, metadata.version, math.inf)
+            await self._change.wait(link, metadata.version, math.inf, lambda: self._is_stopped)
             if self._is_stopped:
                 return
             metadata = await find_topics(link, self._plan, NEVER)
@@ -237,7 +237,9 @@ class Reader:
     async def _advance(self, until: float) -> bool:
         """Take in the next answer, asking if need be; return False at `until` or after `stop`."""
         if self.positions.is_empty:
-            await self._change.wait(self._line.pick_up(), self.positions.metadata_version, until)
+            await self._change.wait(
+                self._line.pick_up(), self.positions.metadata_version, until, lambda: self._is_stopped
+            )
             await self._refresh(until)
             return self._may_go_on(until)
         flight = await self._fly(until)

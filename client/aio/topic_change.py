@@ -24,8 +24,7 @@ LATE_S = 10.0
 class TopicChange:
     """One wait at a time."""
 
-    def __init__(self, is_stopped: Callable[[], bool]) -> None:
-        self._is_stopped = is_stopped
+    def __init__(self) -> None:
         self._asked: tuple[Call, Connection] | None = None
 
     def __repr__(self) -> str:
@@ -39,8 +38,9 @@ class TopicChange:
             call.stir()
             connection.wake()
 
-    async def wait(self, link: Link, version: int, until: float) -> None:
-        """Return once topics may not be of this version any more, at `until`, or when stopped."""
+    async def wait(self, link: Link, version: int, until: float, is_stopped: Callable[[], bool]) -> None:
+        """Return once topics may not be of this version any more, at `until`, or when stopped; who waits is not kept
+        beyond that."""
         with suppress(CannotConnectError, TimedOutError, ConnectionLostError):
             connection = await link.connection(Deadline(until, None))
             limits, time = connection.limits, link.time
@@ -49,7 +49,7 @@ class TopicChange:
             give_up_at = time.now() + time.at_most(max_wait_us / 1_000_000 + LATE_S)
             call = connection.send(Fetch([], max_wait_us=max_wait_us, metadata_version=version, any_topic=True))
             self._asked = (call, connection)
-            call.is_stirred = self._is_stopped()  # looked at after it can be stirred, so that no stop is missed
+            call.is_stirred = is_stopped()  # looked at after it can be stirred, so that no stop is missed
             try:
                 await connection.wait(call, min(until, give_up_at))
             finally:

@@ -58,7 +58,7 @@ class Acquirer:
         self._joining = Joining(plan, desk, timeout)
         self.asking = Asking(desk, self._joining, is_pattern=plan.subscription.is_pattern)
         self._timeout = timeout
-        self._change = TopicChange(lambda: self.is_stopped)
+        self._change = TopicChange()
         self._idle: Waiter | None = None
         self._bell: runtime.Bell | None = None
         self._handed_out = (0, 0.0)
@@ -209,7 +209,7 @@ class Acquirer:
 
     def change(self, version: int) -> bool:
         """Wait until topics changed, or until `stop`; return False after that."""
-        self._change.wait(self._desk.link, version, math.inf)
+        self._change.wait(self._desk.link, version, math.inf, lambda: self.is_stopped)
         return not self.is_stopped
 
     def _refresh(self, until: float) -> None:
@@ -224,7 +224,7 @@ class Acquirer:
     def _advance(self, until: float) -> bool:
         """Wait for the next answer, asking if need be; return False at `until` or after `stop`."""
         if not self._joining.topics:
-            self._change.wait(self._desk.link, self._joining.version, until)
+            self._change.wait(self._desk.link, self._joining.version, until, lambda: self.is_stopped)
             self._joining.refresh(until)
             self._joined()
             return self._may_go_on(until)

@@ -98,7 +98,7 @@ class Reader:
         self._closed: ClosedError | None = None
         self._flight: _Flight | None = None
         self._bell: runtime.Bell | None = None
-        self._turns, self._backoff, self._change = Turns(), Backoff(), TopicChange(lambda: self._is_stopped)
+        self._turns, self._backoff, self._change = Turns(), Backoff(), TopicChange()
 
     def __repr__(self) -> str:
         return f"{self._plan.subscription}, {self.positions}{', stopped' if self._is_stopped else ''}"
@@ -226,7 +226,7 @@ class Reader:
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
-            self._change.wait(link, metadata.version, math.inf)
+            self._change.wait(link, metadata.version, math.inf, lambda: self._is_stopped)
             if self._is_stopped:
                 return
             metadata = find_topics(link, self._plan, NEVER)
@@ -238,7 +238,7 @@ class Reader:
     def _advance(self, until: float) -> bool:
         """Take in the next answer, asking if need be; return False at `until` or after `stop`."""
         if self.positions.is_empty:
-            self._change.wait(self._line.pick_up(), self.positions.metadata_version, until)
+            self._change.wait(self._line.pick_up(), self.positions.metadata_version, until, lambda: self._is_stopped)
             self._refresh(until)
             return self._may_go_on(until)
         flight = self._fly(until)

@@ -66,9 +66,9 @@ class SettleSender:
         connection = self.link.connection(deadline)
         with self.lock:
             if connection is not self._connection:
+                self.book.settles.lost_connection()  # first: else Ctrl-C could keep what was sent from going out again
                 self.must_tell_held = self._connection is not None
                 self._connection = connection
-                self.book.settles.lost_connection()
                 self._send(connection)
         return connection
 

@@ -210,6 +210,6 @@ def test_a_message_whose_handler_exits_is_given_up_alone(flavour: str, tmp_path:
         assert codes == [7, 7, 7, 7, 0]
         assert [each for each in handed if each[0] == 2] == [(2, 1), (2, 1), (2, 2), (2, 3)]
         assert {each for each in handed if each[0] != 2} == {(at, 1) for at in range(10) if at != 2}
-        found = {each.id: (each.state, each.attempts) for each in client.groups.messages("g", states=["rejected"])}
-        assert found == {"jobs/0@2": ("rejected", 3)}
+        found = {each.id: (each.state, each.attempts) for each in client.groups.messages("g", states=["dead-lettered"])}
+        assert found == {"jobs/0@2": ("dead-lettered", 3)}
         assert [*client.groups.messages("g")] == []
