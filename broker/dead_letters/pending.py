@@ -45,9 +45,12 @@ class PendingLetters:
         return (free & _range(start, end)) | _range(max(start, state.frontier), end)
 
     def resolve(self, offsets: OffsetSet) -> Deferred[None]:
-        """Record that these are pending no more; resolves when that is synced. The delivery log is open."""
+        """Record that these are pending no more; resolves when that is synced. The delivery log was opened; it may be
+        reopened since. Raises what keeps it from being recorded."""
         partition = self.partition
-        log = partition.delivery.log
+        log, problem = partition.delivery.log, partition.delivery.problem()
+        if problem is not None:
+            raise problem
         assert log is not None, "whoever resolves has opened the log"
         log.fold.begin(PENDING_GROUP, PENDING_GENERATION, partition.start_offset)
         log.append([Event(Kind.RESOLVED, PENDING_GROUP, PENDING_GENERATION, packed_of(offsets))])

@@ -86,7 +86,9 @@ def record(place: InPlace, kind: Kind) -> Deferred[None]:
     """Record an event about those messages of a group in one partition that are dead-lettered (the others came back
     before); resolves when all is synced. Where nothing was ever recorded they are available as they are."""
     part = place.part
-    log = part.partition.delivery.log
+    log, problem = part.partition.delivery.log, part.problem()
+    if problem is not None:
+        raise problem
     if part.state is None or log is None:
         done: Deferred[None] = Deferred()
         done.resolve(None)

@@ -95,9 +95,12 @@ class Ledger:
 
     @property
     def log(self) -> DeliveryLog:
-        """The delivery log, which is open."""
+        """The delivery log, which is open. Raises what keeps it from being used: it may be reopened just now."""
         log = self.partition.delivery.log
-        assert log is not None, "nothing is recorded before the log is open"
+        if log is None:
+            problem = self.problem()
+            assert problem is not None, "nothing is recorded before the log is open"
+            raise problem
         return log
 
     @property
@@ -154,18 +157,21 @@ class Ledger:
 
     def append(self, events: Sequence[Event]) -> None:
         """Record events and keep the books in step. Whatever it raises, nothing changed."""
-        state = self.state
-        assert state is not None, "who records knows the state"
+        log, state = self.log, self.state
+        if state is None:
+            problem = self.problem()
+            assert problem is not None, "who records knows the state"
+            raise problem
         holders = {event.lease: state.leases[event.lease].member for event in events if event.lease in state.leases}
         handed = _newly_handed(state, events)
         try:
-            self.log.append(events)
+            log.append(events)
         except TidelogError:
-            self.log.keep_retries()  # those were read of what is not leased now
+            log.keep_retries()  # those were read of what is not leased now
             raise
         self._books.counters.note(events)
         self._books.counters.handed_over += handed
-        self.log.forget_retries(self.group.id, events)
+        log.forget_retries(self.group.id, events)
         self._after(state, holders)
         if self.recorded is not None:
             self.recorded(events)

@@ -1,6 +1,6 @@
 """The delivery log of one partition through its life: not there yet, open, fenced, or impossible to open.
 
-    NONE --first use, or a start that finds it--> OPEN --a sync fails--> fenced --reopen--> OPEN
+    NONE --first use, or a start that finds it--> OPEN --a sync fails--> fenced --reopen--> closed --> OPEN
       '--cannot be opened--> FAILED (messages are read all the same) --reopen--> OPEN
 
 What may wait for the disk is done by `delivery_opening`, in a worker.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.errors import TidelogError
+from ...protocol.errors import LogFencedError, TidelogError
 from ..deferred import Deferred
 from ..errors import anew, kept
 from ..group_commit import fenced_error
@@ -100,9 +100,11 @@ class PartitionDelivery:
             self.on_change()
 
     def let_go(self) -> None:
-        """Close the log, on which no thread works any more; it is opened anew."""
+        """Close the log, on which no thread works any more. Until it is opened anew nothing is known of it."""
         self.close(clean=False)
         self.log = None
+        self._failure = LogFencedError("expected a delivery log that takes writes, found one that is being reopened")
+        self.on_change()
 
     def keep(self) -> None:
         """Have the log synced and looked after."""
