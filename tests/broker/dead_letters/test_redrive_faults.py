@@ -1,0 +1,182 @@
+"""Redrives while logs are fenced, disks are full and topics go: refused with the reason, pending as before, and done once
+that is repaired."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+
+from tests.helpers.broker_core import SECOND, Core
+from tests.helpers.faulty_files import FaultyFiles
+from tests.helpers.giving_up import MINUTE
+from tests.helpers.redriving import Redriving, offsets_in
+
+from tidelog.broker.storage.files import MemoryFiles
+from tidelog.protocol.messages import RedriveReply
+
+ORDERS = "*/1-0/messages/0*"
+ORDERS_DELIVERY = "*/1-0/delivery/0*"
+LETTERS_DELIVERY = "*/2-0/delivery/0*"
+
+
+def begin() -> tuple[FaultyFiles, Redriving]:
+    """Eight messages, all of which group g gave up on, on a disk that fails when it is told to."""
+    files = FaultyFiles(MemoryFiles())
+    return files, Redriving.begin(Core(files))
+
+
+def codes(reply: RedriveReply) -> set[str]:
+    """The codes of what refused dead letters."""
+    return {refusal.error.error().code for refusal in reply.refused}
+
+
+def test_where_its_log_takes_nothing_a_message_is_not_brought_back() -> None:
+    """The disk is full: refused, pending; with room it is done."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)])
+    fault = files.fail("write_at", errno.ENOSPC, path=ORDERS_DELIVERY, times=None)
+    reply = redriving.redrive([(0, 4)])
+    assert fault.fired
+    assert (codes(reply), offsets_in(reply.in_place)) == ({"DISK_FULL"}, [])
+    assert redriving.pending() == [*range(7)]
+    files.faults.remove(fault)
+    assert offsets_in(redriving.redrive([(0, 4)]).in_place) == [0, 1, 2, 3]
+    assert redriving.available() == [0, 1, 2, 3, 7]
+
+
+def test_where_its_sync_fails_it_is_not_known_whether_a_message_is_back() -> None:
+    """Refused, its dead letter pending; once its log is reopened the repeated redrive finishes it, and nothing is twice."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)])
+    fault = files.fail("sync", errno.EIO, path=ORDERS_DELIVERY)
+    reply = redriving.redrive([(0, 4)])
+    assert fault.fired == 1
+    assert (codes(reply), offsets_in(reply.in_place)) == ({"LOG_FENCED"}, [])
+    assert redriving.pending() == [*range(7)]
+    assert codes(redriving.redrive([(0, 4)])) == {"LOG_FENCED"}
+    redriving.core.wait(redriving.core.topics.reopen("default/orders"))
+    redriving.core.settle()
+    assert offsets_in(redriving.redrive([(0, 4)]).in_place) == [0, 1, 2, 3]
+    assert redriving.available() == [0, 1, 2, 3, 7]
+
+
+def test_where_the_dead_letters_own_log_fails_they_stay_pending() -> None:
+    """The messages are back, which is not on record of their dead letters: listed as before, resolved by the repeat."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)])
+    fault = files.fail("sync", errno.EIO, path=LETTERS_DELIVERY)
+    answer = redriving.ask([(0, 4)])
+    redriving.core.settle()
+    assert fault.fired == 1
+    assert answer.error is not None
+    assert answer.error.code == "LOG_FENCED"
+    assert redriving.available() == [0, 1, 2, 3, 7]
+    assert set(redriving.pending()) <= {*range(7)}  # listed though nothing can be recorded
+    redriving.core.wait(redriving.core.topics.reopen("default/orders.dlq"))
+    redriving.core.settle()
+    redriving.redrive([(0, 4)])
+    assert redriving.pending() == [4, 5, 6]
+    assert redriving.available() == [0, 1, 2, 3, 7]
+
+
+def published(redriving: Redriving) -> Counter[int]:
+    """How often each dead letter was published anew."""
+    return Counter(copy.origin[1] for copy in redriving.giving.letters("orders")[8:])
+
+
+def test_as_new_a_full_disk_is_told_and_done_later() -> None:
+    """What was announced goes on by itself when there is room; each has one new message."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)], as_new=True)
+    fault = files.fail("write_at", errno.ENOSPC, path=ORDERS, times=None)
+    reply = redriving.redrive([(0, 4)], as_new=True)
+    assert fault.fired
+    assert codes(reply) == {"DISK_FULL"}
+    files.faults.remove(fault)
+    redriving.core.advance(2 * MINUTE)
+    redriving.redrive([(0, 4)], as_new=True)
+    assert redriving.pending() == [4, 5, 6]
+    assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 7: 1}
+
+
+def test_as_new_a_fenced_topic_is_told_and_done_once_it_is_reopened() -> None:
+    """Whether the copies whose sync failed are there then or not, there is one each."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)], as_new=True)
+    fault = files.fail("sync", errno.EIO, path=ORDERS)
+    assert codes(redriving.redrive([(0, 4)], as_new=True)) == {"LOG_FENCED"}
+    assert fault.fired == 1
+    redriving.core.wait(redriving.core.topics.reopen("default/orders"))
+    redriving.core.advance(2 * MINUTE)
+    redriving.redrive([(0, 4)], as_new=True)
+    assert redriving.pending() == [4, 5, 6]
+    assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 7: 1}
+
+
+def announced() -> Redriving:
+    """Four dead letters that were to be published anew, and are on their way: the disk has no room for them."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)], as_new=True)
+    files.fail("write_at", errno.ENOSPC, path=ORDERS, times=None)
+    assert codes(redriving.redrive([(0, 4)], as_new=True)) == {"DISK_FULL"}
+    assert redriving.pending() == [4, 5, 6]
+    return redriving
+
+
+def test_as_new_the_topic_goes_in_the_middle() -> None:
+    """Those that can go nowhere any more are pending again, and can only be purged."""
+    redriving = announced()
+    redriving.core.wait(redriving.core.topics.delete("default/orders"))
+    assert redriving.pending() == [*range(7)]
+    assert codes(redriving.redrive([(0, 4)], as_new=True)) == {"UNKNOWN_TOPIC"}
+    assert offsets_in(redriving.purge().purged) == [*range(7)]
+    assert redriving.pending() == []
+
+
+def test_as_new_a_start_finds_that_the_topic_is_gone() -> None:
+    """What was announced for it before leads nowhere: pending, and nothing is tried for ever."""
+    redriving = announced()
+    redriving.core.wait(redriving.core.topics.delete("default/orders"))
+    again = Redriving(redriving.core.after_stop())
+    again.core.advance(10 * SECOND)
+    assert again.pending() == [*range(7)]
+    assert offsets_in(again.purge([(0, 2)]).purged) == [0, 1]
+
+
+def test_as_new_a_start_goes_on_with_what_was_announced() -> None:
+    """Nobody has to ask for it again."""
+    redriving = announced()
+    files = redriving.core.files
+    assert isinstance(files, FaultyFiles)
+    files.faults.clear()
+    again = Redriving(redriving.core.after_stop())
+    again.core.advance(10 * SECOND)
+    assert again.pending() == [4, 5, 6]
+    assert published(again) == {0: 1, 1: 1, 2: 1, 3: 1, 7: 1}
+
+
+def test_the_dead_letter_topic_goes_while_letters_are_on_their_way() -> None:
+    """Nothing is sent any more, and nothing is left that tries."""
+    redriving = announced()
+    core = redriving.core
+    core.wait(core.topics.delete("default/orders.dlq"))
+    core.advance(10 * MINUTE)
+    assert core.topics.find("default/orders.dlq") is None
+
+
+def test_damaged_dead_letters_are_refused_and_can_be_purged() -> None:
+    """Where a bit of a copy rots it names no message any more: the others come back."""
+    files, redriving = begin()
+    inner = files.inner
+    (name,) = (name for name in inner.list_folder("partitions/2-0/messages") if name.endswith(".log"))
+    file = inner.open(f"partitions/2-0/messages/{name}")
+    data = file.read_at(0, file.size())
+    at = data.index(b"tidelog.dlq.group") + 3
+    file.write_at(at, bytes([data[at] ^ 1]))
+    reply = redriving.redrive()
+    assert codes(reply) == {"CORRUPT"}
+    refused = [offset for refusal in reply.refused for offset in offsets_in(refusal.ranges)]
+    assert sorted(refused + offsets_in(reply.in_place)) == [*range(8)]
+    assert redriving.pending() == sorted(refused)
+    redriving.purge()
+    assert redriving.pending() == []
