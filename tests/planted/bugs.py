@@ -9,6 +9,7 @@ from __future__ import annotations
 from .bug import Bug
 from .delivery_bugs import DELIVERY_BUGS
 from .letter_bugs import LETTER_BUGS
+from .move_bugs import MOVE_BUGS
 from .queue_bugs import QUEUE_BUGS
 
 __all__ = ["BUGS", "Bug"]
@@ -22,6 +23,7 @@ COPYING = "tests/broker/archive/test_copying.py"
 BUGS = (
     *DELIVERY_BUGS,
     *LETTER_BUGS,
+    *MOVE_BUGS,
     *QUEUE_BUGS,
     Bug(
         name="archive-without-reading-back",
