@@ -14,6 +14,7 @@ from ..partition import Partition
 from .counters import Counters
 from .dispatch import Dispatch, Parts
 from .group_partition import GroupPartition
+from .hand_overs import by_partition, check_ranges
 from .member import Member
 from .members import Members
 from .surroundings import Surroundings
@@ -23,9 +24,6 @@ NO_LIMIT = 1 << 62
 
 MAX_HELD = 100_000
 """Leases that a member may name."""
-
-MAX_RANGE_BYTES = 1 << 20
-"""Of the hand-overs of one acquire: 65,536 ranges, which take milliseconds to apply."""
 
 
 class QueueGroup:
@@ -206,21 +204,14 @@ class QueueGroup:
         held = 0 if request.held is None else len(request.held)
         if held > MAX_HELD:
             raise InvalidRequestError(f"expected at most {MAX_HELD} leases held, found {held}", limit=MAX_HELD)
-        size = sum(len(told.ranges) for told in request.hand_overs)
-        if size > MAX_RANGE_BYTES:
-            raise InvalidRequestError(
-                f"expected at most {MAX_RANGE_BYTES} bytes of hand-overs in an acquire, found {size}",
-                limit=MAX_RANGE_BYTES,
-            )
+        check_ranges(request.hand_overs, "an acquire")
 
     def _hand_over(self, member: Member, reports: Sequence[LeaseRanges]) -> None:
         """Record what was handed to the member's code; what it does not hold is passed over."""
-        by_part: dict[GroupPartition, list[LeaseRanges]] = {}
-        for report in reports:
-            part = self.parts.get((report.topic_id, report.partition))
-            if part is not None:
-                by_part.setdefault(part, []).append(report)
-        for part, told in by_part.items():
+        for place, told in by_partition(reports).items():
+            part = self.parts.get(place)
+            if part is None:
+                continue
             try:
                 part.settle(member.id, 0, [], told)
             except InvalidRequestError:

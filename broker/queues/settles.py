@@ -16,12 +16,10 @@ from ..deferred import Deferred, Reply
 from ..errors import kept
 from .counters import Counters
 from .group_partition import GroupPartition
+from .hand_overs import by_partition, check_ranges
 
 MAX_ITEMS = 10_000
 """Of one request; a client that has more to say asks in several."""
-
-MAX_RANGE_BYTES = 1 << 20
-"""Of all items and hand-overs of one request: 65,536 ranges, which take milliseconds to apply."""
 
 AS_THE_TOPIC_SAYS = 0
 
@@ -34,12 +32,7 @@ def check_settle(request: Settle) -> None:
         raise InvalidRequestError(
             f"expected at most {MAX_ITEMS} items in a settle request, found {len(request.items)}", limit=MAX_ITEMS
         )
-    size = sum(len(item.ranges) for item in request.items) + sum(len(told.ranges) for told in request.hand_overs)
-    if size > MAX_RANGE_BYTES:
-        raise InvalidRequestError(
-            f"expected at most {MAX_RANGE_BYTES} bytes of ranges in a settle request, found {size}",
-            limit=MAX_RANGE_BYTES,
-        )
+    check_ranges(request.hand_overs, "a settle request", sum(len(item.ranges) for item in request.items))
 
 
 class SettleRequest:
@@ -55,28 +48,25 @@ class SettleRequest:
 
     def begin(self) -> Reply | Deferred[Reply]:
         """Settle everything, and return the answer, later unless it is durable already."""
-        for (topic_id, partition), places in self._places().items():
-            self._settle(topic_id, partition, places)
+        told = by_partition(self._request.hand_overs)
+        items = self._places()
+        for place in {**items, **told}:
+            self._settle(place, items.get(place, []), told.get(place, []))
         self._done([], None)
         return self._answer if self._answer.is_pending else self._answer.result()
 
     def _places(self) -> dict[tuple[int, int], list[int]]:
-        """Return which items, and the reports with them, concern which partition."""
+        """Return which items concern which partition."""
         places: dict[tuple[int, int], list[int]] = {}
         for place, item in enumerate(self._request.items):
             places.setdefault((item.topic_id, item.partition), []).append(place)
-        for told in self._request.hand_overs:
-            places.setdefault((told.topic_id, told.partition), [])
         return places
 
-    def _settle(self, topic_id: int, partition: int, places: Sequence[int]) -> None:
+    def _settle(self, partition: tuple[int, int], places: Sequence[int], told: Sequence[LeaseRanges]) -> None:
         request = self._request
         items: list[SettleItem] = [request.items[place] for place in places]
-        told: list[LeaseRanges] = [
-            one for one in request.hand_overs if one.topic_id == topic_id and one.partition == partition
-        ]
         try:
-            part = self._find(topic_id, partition)
+            part = self._find(*partition)
             results = part.settle(request.member, request.number, items, told)
         except TidelogError as error:
             self._refuse(places, error)

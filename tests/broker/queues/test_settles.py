@@ -1,9 +1,11 @@
-"""Settle requests that come to more than one batch of events."""
+"""Settle requests that come to more than one batch of events, and how much one request may say."""
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 
+import pytest
 from tests.helpers.broker_core import SECOND, batch
 from tests.helpers.faulty_files import FaultyFiles
 from tests.helpers.frame_door import Call
@@ -14,7 +16,8 @@ from tests.helpers.queue_member import QueueMember
 from tidelog.broker.delivery.events import Event, Kind
 from tidelog.broker.queues.delivery_log import PIECES
 from tidelog.broker.storage.files import MemoryFiles
-from tidelog.protocol.messages import SettleError, SettleReply, Settling
+from tidelog.protocol.errors import InvalidRequestError
+from tidelog.protocol.messages import Acquire, LeaseRanges, Settle, SettleError, SettleReply, Settling
 from tidelog.protocol.messages.groups import BackoffInfo, GroupSettings
 
 COUNT = 4_000
@@ -102,3 +105,64 @@ def test_pieces_count_errors_too() -> None:
     events = [Event(Kind.REJECTED, 1, 1, error=error) for _ in range(10)]
     assert [len(piece) for piece in log.pieces(events)] == [2, 2, 2, 2, 2]
     assert member.held
+
+
+# -- how much one request may say ------------------------------------------------------------------------------------
+
+
+class Walked(list[LeaseRanges]):
+    """Counts how often it is gone through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[LeaseRanges]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def reports(count: int, ranges: bytes = b"") -> Walked:
+    """Reports of so many partitions, of which there is one."""
+    return Walked(LeaseRanges(1, index, 1, ranges) for index in range(count))
+
+
+@pytest.fixture
+def joined() -> tuple[QueueCore, QueueMember]:
+    """A core, and a member that holds nothing."""
+    core = QueueCore()
+    core.create("orders", 1)
+    book, _events = notebook(core)
+    return core, member_of(core, book, 1)
+
+
+def test_the_hand_overs_of_a_settle_are_few_and_gone_through_once(joined: tuple[QueueCore, QueueMember]) -> None:
+    """10,000 are checked and then grouped by their partitions, each in one go; one more is refused."""
+    core, member = joined
+    told = reports(10_000)
+    core.queues.settle(Settle(member.group_id, member.generation, 1, 1, [], told))
+    assert told.walks == 2
+    with pytest.raises(InvalidRequestError, match="expected at most 10000 hand-overs in a settle request, found 10001"):
+        core.queues.settle(Settle(member.group_id, member.generation, 1, 2, [], reports(10_001)))
+
+
+def test_the_hand_overs_of_an_acquire_are_as_few(joined: tuple[QueueCore, QueueMember]) -> None:
+    """And nothing waits after a refusal."""
+    core, member = joined
+    told = reports(10_000)
+    core.queues.acquire(Acquire(member.group_id, member.generation, 1, [1], hand_overs=told))
+    assert told.walks == 2
+    timers = len(core.timers)
+    with pytest.raises(InvalidRequestError, match="expected at most 10000 hand-overs in an acquire, found 10001"):
+        core.queues.acquire(
+            Acquire(member.group_id, member.generation, 1, [1], max_wait_us=SECOND, hand_overs=reports(10_001))
+        )
+    assert len(core.timers) == timers
+
+
+def test_the_ranges_of_a_request_are_bounded_together(joined: tuple[QueueCore, QueueMember]) -> None:
+    """65,536 of them, in few reports as in many."""
+    core, member = joined
+    core.queues.settle(Settle(member.group_id, member.generation, 1, 1, [], reports(64, bytes(16_384))))
+    with pytest.raises(InvalidRequestError, match="expected at most 1048576 bytes of ranges in a settle request"):
+        core.queues.settle(Settle(member.group_id, member.generation, 1, 2, [], reports(65, bytes(16_384))))
+    with pytest.raises(InvalidRequestError, match="expected at most 1048576 bytes of ranges in an acquire"):
+        core.queues.acquire(Acquire(member.group_id, member.generation, 1, [1], hand_overs=reports(65, bytes(16_384))))
