@@ -187,13 +187,15 @@ class QueueState(MessageSets):
         self._settle(moved)
 
     def _redriven(self, offsets: OffsetSet) -> None:
-        """Make dead letters available again; what is none (any more) stays what it is."""
-        back = offsets & self.dead_lettered
+        """Make dead letters available again; what is none (any more) stays what it is. One may be brought back before
+        it is on record that its copy was made: then nothing is left to be recorded of that."""
+        back = offsets & (self.dead_lettered | (self.moves.offsets & self.rejected.offsets))
         if not back:
             return
         for mark, part in self.rejected.parts(back):
             self.marks.put(part, mark.redriven())
         self.rejected.drop(back)
+        self.moves.forget(back)
         self.dead_lettered -= back
         self.open |= back
         self.ready |= back

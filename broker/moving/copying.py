@@ -39,7 +39,7 @@ MAX_BYTES = 4 * MIB
 OWN_BYTES = 128 * KIB
 """By how much copies may exceed what a batch may be: what they say beside their records, and its columns."""
 
-RECORD_BYTES = 64
+RECORD_BYTES = 128
 HEADER_COST = 16
 """What a record, and each of its headers, take in a batch beside what they say, at most."""
 

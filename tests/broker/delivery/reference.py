@@ -160,7 +160,8 @@ class Reference:
 
     def redrive(self, offsets: list[int]) -> None:
         for at in offsets:
-            if self.at(at).state == "dead-lettered":
+            one = self.at(at)
+            if one.state == "dead-lettered" or (one.state == "dead-lettering" and one.is_given_up):
                 self.messages[at] = Message(redrives=self.at(at).redrives + 1)
 
     def resolve(self, offsets: list[int]) -> None:

@@ -128,6 +128,16 @@ def test_a_redriven_message_is_as_new_and_counts_how_often():
     state.check()
 
 
+def test_a_dead_letter_may_be_redriven_before_its_copy_is_on_record():
+    """Whoever found it may be quicker than the record; what is recorded of the copy then changes nothing."""
+    partition = given_up(3)
+    partition.record(moving(1, [0, 1, 2]), told(Kind.REDRIVEN, [0]), moved(1, [0, 1]))
+    state = partition.state()
+    assert ([*state.ready], [*state.dead_lettered], [*state.moves.offsets]) == ([0], [1], [2])
+    assert state.marks.get(0).redrives == 1
+    state.check()
+
+
 def test_a_purged_dead_letter_is_not_redriven_any_more():
     """It stays given up, and its place is settled."""
     partition = given_up(2)

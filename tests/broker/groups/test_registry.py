@@ -166,6 +166,18 @@ def test_a_join_with_other_settings_says_which() -> None:
     [
         (GroupSettings(visibility_timeout_us=999_999), "visibility_timeout: expected 1s to 12h, found 999999us"),
         (GroupSettings(visibility_timeout_us=43_201 * SECOND), "visibility_timeout: expected 1s to 12h, found 43201s"),
+        *(
+            (
+                GroupSettings(dead_letter_topic=name),
+                "dead_letter_topic: expected the full name of a topic that is not the broker's own, found "
+                + repr(name),
+            )
+            for name in ("failures", "default/__own", "a/b/c", "default/a b", "")
+        ),
+        (
+            GroupSettings(dead_letter_topic="default/orders"),
+            "dead_letter_topic: expected a topic that the group does not read, found orders",
+        ),
     ],
 )
 def test_settings_have_bounds(settings: GroupSettings, text: str) -> None:
@@ -176,6 +188,36 @@ def test_settings_have_bounds(settings: GroupSettings, text: str) -> None:
         core.wait(core.groups.join("default/g", [topic_id], settings=settings))
     assert caught.value.message == text
     assert len(core.groups) == 0
+
+
+def test_a_group_cannot_come_to_read_its_own_dead_letters() -> None:
+    """Neither by a setting, nor by a topic that it joins: it would be given the same message for ever."""
+    core = Core()
+    filled(core)
+    failures = filled(core, "failures")
+    made(core, given=GroupSettings(dead_letter_topic="default/failures"))
+    with pytest.raises(InvalidGroupError, match="a topic that the group does not read, found failures"):
+        core.wait(core.groups.join("default/g", [failures]))
+    with pytest.raises(InvalidGroupError, match="a topic that the group does not read, found orders"):
+        core.wait(core.groups.alter("default/g", GroupSettings(dead_letter_topic="default/orders"), []))
+    assert [*core.groups.named("default/g").topic_ids] == [failures - 1]
+
+
+def test_topics_that_groups_name_for_dead_letters_are_known_while_they_do() -> None:
+    """Two groups may name one; it is one until neither does."""
+    core = Core()
+    filled(core)
+    named = GroupSettings(dead_letter_topic="default/failures")
+    made(core, given=named)
+    made(core, name="h", given=named)
+    made(core, name="i", given=GroupSettings(dead_letter_topic="default/others"))
+    assert core.groups.dead_letter_topics == {"default/failures", "default/others"}
+    core.wait(core.groups.delete("default/g"))
+    core.wait(core.groups.alter("default/i", GroupSettings(), ["dead_letter_topic"]))
+    core = core.after_stop()
+    assert core.groups.dead_letter_topics == {"default/failures"}
+    core.wait(core.groups.delete("default/h"))
+    assert core.groups.dead_letter_topics == set()
 
 
 def test_what_cannot_be_made_is_refused() -> None:
