@@ -135,25 +135,6 @@ class Acquirer:
             found = self.batch_at_hand()
         return found
 
-    async def batch_at_once(self, listed: int) -> Leased | None:
-        """Return more for the first list, of what there is: partitions that nobody has read are opened one by one."""
-        connection = self._desk.link.current
-        if self._prefetch.is_measured or self.is_stopped or connection is None or connection.error is not None:
-            return None
-        self.asking.is_pulling = True
-        found: Leased | None = None
-        try:
-            if self.asking.on_its_way() is None:
-                asked = self.asking.ask(connection, self._prefetch, is_waited_for=True, listed=listed, is_hasty=True)
-                if asked is not None:
-                    await connection.wait(asked.call, self._time.now() + FIRST_LIST_S)
-                    found = self.batch_at_hand()
-            return found
-        finally:
-            self.asking.is_pulling = False
-            if found is None:
-                self.asking.withdraw()
-
     def _set_right(self) -> None:
         """Ctrl-C struck while messages came in or went out: those that nobody has come again."""
         with self._desk.lock:
@@ -208,7 +189,7 @@ class Acquirer:
 
     async def change(self, version: int) -> bool:
         """Wait until topics changed, or until `stop`; return False after that."""
-        await self._change.wait(self._desk.link, version, math.inf, lambda: self.is_stopped)
+        await self._change.wait(self._desk.link, version, math.inf)
         return not self.is_stopped
 
     async def _refresh(self, until: float) -> None:
@@ -223,7 +204,7 @@ class Acquirer:
     async def _advance(self, until: float) -> bool:
         """Wait for the next answer, asking if need be; return False at `until` or after `stop`."""
         if not self._joining.topics:
-            await self._change.wait(self._desk.link, self._joining.version, until, lambda: self.is_stopped)
+            await self._change.wait(self._desk.link, self._joining.version, until)
             await self._joining.refresh(until)
             self._joined()
             return self._may_go_on(until)
@@ -245,7 +226,7 @@ class Acquirer:
         waiter = asked.call if asked is not None else Waiter()
         self._idle = waiter
         waiter.is_stirred = self.is_stopped  # looked at after it can be stirred, so that no stop is missed
-        give_up_at = desk.next_end() if asked is None else asked.give_up_at
+        give_up_at = math.inf if asked is None else asked.give_up_at
         try:
             await connection.wait(waiter, min(until, give_up_at, desk.retry_at))
         except ConnectionLostError:
@@ -291,7 +272,7 @@ class Acquirer:
         if bell is not None:
             bell.set()
         if self.is_stopped:
-            self._change.notify()
+            self._change.notify(is_stopped=True)
 
     async def leave(self, deadline: Deadline) -> None:
         """Say that nothing more is taken, and nothing is held."""
@@ -305,3 +286,23 @@ class Acquirer:
         if not self.is_stopped:
             await self._bell.wait(until)
         self._bell = None
+
+
+async def batch_at_once(acquirer: Acquirer, listed: int) -> Leased | None:
+    """Return more for the first list, of what there is: partitions that nobody has read are opened one by one."""
+    asking, prefetch, connection = acquirer.asking, acquirer._prefetch, acquirer._desk.link.current
+    if prefetch.is_measured or acquirer.is_stopped or connection is None or connection.error is not None:
+        return None
+    asking.is_pulling = True
+    found: Leased | None = None
+    try:
+        if asking.on_its_way() is None:
+            asked = asking.ask(connection, prefetch, is_waited_for=True, listed=listed, is_hasty=True)
+            if asked is not None:
+                await connection.wait(asked.call, acquirer._time.now() + FIRST_LIST_S)
+                found = acquirer.batch_at_hand()
+        return found
+    finally:
+        asking.is_pulling = False
+        if found is None:
+            asking.withdraw()

@@ -189,7 +189,7 @@ class Reader:
             flight.connection.wake()
         if bell is not None:
             bell.set()
-        self._change.notify()
+        self._change.notify(is_stopped=self._is_stopped)
 
     async def close(self) -> None:
         """Stop, and close the connection."""
@@ -225,7 +225,7 @@ class Reader:
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
-            await self._change.wait(link, metadata.version, math.inf, lambda: self._is_stopped)
+            await self._change.wait(link, metadata.version, math.inf)
             if self._is_stopped:
                 return
             metadata = await find_topics(link, self._plan, NEVER)
@@ -237,9 +237,7 @@ class Reader:
     async def _advance(self, until: float) -> bool:
         """Take in the next answer, asking if need be; return False at `until` or after `stop`."""
         if self.positions.is_empty:
-            await self._change.wait(
-                self._line.pick_up(), self.positions.metadata_version, until, lambda: self._is_stopped
-            )
+            await self._change.wait(self._line.pick_up(), self.positions.metadata_version, until)
             await self._refresh(until)
             return self._may_go_on(until)
         flight = await self._fly(until)

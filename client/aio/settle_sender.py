@@ -117,16 +117,10 @@ class SettleSender:
         for lease in self.book:
             self.book.give_back_rest(lease, RETURNED)
 
-    def forget_over(self) -> None:
-        """Forget leases that have ended, once the broker was told of all: one that was made anew meanwhile may have
-        kept them for longer. The lock is held."""
-        if not self.must_tell_held and self.link.current is self._connection:
-            self.book.forget_over(self.time.now(), self.time.wall_us())
-
-    def next_end(self) -> float:
-        """Return when the next lease ends, as far as is known here."""
-        with self.lock:
-            return self.book.next_end(self.time.now(), self.time.wall_us())
+    def hand_until(self) -> float:
+        """Return when the lease of what is in hand ends."""
+        hand = self.hand
+        return hand.lease.expires_at if hand is not None and len(hand) else math.inf
 
     def _send(self, connection: Connection, *, reports: bool = False) -> None:
         settles = self.book.settles

@@ -136,25 +136,6 @@ class Acquirer:
             found = self.batch_at_hand()
         return found
 
-    def batch_at_once(self, listed: int) -> Leased | None:
-        """Return more for the first list, of what there is: partitions that nobody has read are opened one by one."""
-        connection = self._desk.link.current
-        if self._prefetch.is_measured or self.is_stopped or connection is None or connection.error is not None:
-            return None
-        self.asking.is_pulling = True
-        found: Leased | None = None
-        try:
-            if self.asking.on_its_way() is None:
-                asked = self.asking.ask(connection, self._prefetch, is_waited_for=True, listed=listed, is_hasty=True)
-                if asked is not None:
-                    connection.wait(asked.call, self._time.now() + FIRST_LIST_S)
-                    found = self.batch_at_hand()
-            return found
-        finally:
-            self.asking.is_pulling = False
-            if found is None:
-                self.asking.withdraw()
-
     def _set_right(self) -> None:
         """Ctrl-C struck while messages came in or went out: those that nobody has come again."""
         with self._desk.lock:
@@ -209,7 +190,7 @@ class Acquirer:
 
     def change(self, version: int) -> bool:
         """Wait until topics changed, or until `stop`; return False after that."""
-        self._change.wait(self._desk.link, version, math.inf, lambda: self.is_stopped)
+        self._change.wait(self._desk.link, version, math.inf)
         return not self.is_stopped
 
     def _refresh(self, until: float) -> None:
@@ -224,7 +205,7 @@ class Acquirer:
     def _advance(self, until: float) -> bool:
         """Wait for the next answer, asking if need be; return False at `until` or after `stop`."""
         if not self._joining.topics:
-            self._change.wait(self._desk.link, self._joining.version, until, lambda: self.is_stopped)
+            self._change.wait(self._desk.link, self._joining.version, until)
             self._joining.refresh(until)
             self._joined()
             return self._may_go_on(until)
@@ -292,7 +273,7 @@ class Acquirer:
         if bell is not None:
             bell.set()
         if self.is_stopped:
-            self._change.notify()
+            self._change.notify(is_stopped=True)
 
     def leave(self, deadline: Deadline) -> None:
         """Say that nothing more is taken, and nothing is held."""
@@ -306,3 +287,23 @@ class Acquirer:
         if not self.is_stopped:
             self._bell.wait(until)
         self._bell = None
+
+
+def batch_at_once(acquirer: Acquirer, listed: int) -> Leased | None:
+    """Return more for the first list, of what there is: partitions that nobody has read are opened one by one."""
+    asking, prefetch, connection = acquirer.asking, acquirer._prefetch, acquirer._desk.link.current
+    if prefetch.is_measured or acquirer.is_stopped or connection is None or connection.error is not None:
+        return None
+    asking.is_pulling = True
+    found: Leased | None = None
+    try:
+        if asking.on_its_way() is None:
+            asked = asking.ask(connection, prefetch, is_waited_for=True, listed=listed, is_hasty=True)
+            if asked is not None:
+                connection.wait(asked.call, acquirer._time.now() + FIRST_LIST_S)
+                found = acquirer.batch_at_hand()
+        return found
+    finally:
+        asking.is_pulling = False
+        if found is None:
+            asking.withdraw()

@@ -190,7 +190,7 @@ class Reader:
             flight.connection.wake()
         if bell is not None:
             bell.set()
-        self._change.notify()
+        self._change.notify(is_stopped=self._is_stopped)
 
     def close(self) -> None:
         """Stop, and close the connection."""
@@ -226,7 +226,7 @@ class Reader:
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
-            self._change.wait(link, metadata.version, math.inf, lambda: self._is_stopped)
+            self._change.wait(link, metadata.version, math.inf)
             if self._is_stopped:
                 return
             metadata = find_topics(link, self._plan, NEVER)
@@ -238,7 +238,7 @@ class Reader:
     def _advance(self, until: float) -> bool:
         """Take in the next answer, asking if need be; return False at `until` or after `stop`."""
         if self.positions.is_empty:
-            self._change.wait(self._line.pick_up(), self.positions.metadata_version, until, lambda: self._is_stopped)
+            self._change.wait(self._line.pick_up(), self.positions.metadata_version, until)
             self._refresh(until)
             return self._may_go_on(until)
         flight = self._fly(until)

@@ -6,7 +6,6 @@ A fetch of nothing waits in the broker, so that nobody looks again and again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 
 from ...protocol.errors import CannotConnectError, ConnectionLostError, TidelogError, TimedOutError
@@ -26,22 +25,24 @@ class TopicChange:
     """One wait at a time."""
 
     def __init__(self) -> None:
+        self._is_stopped = False
         self._asked: tuple[Call, Connection] | None = None
 
     def __repr__(self) -> str:
         return f"<TopicChange, {'idle' if self._asked is None else 'waited for'}>"
 
-    def notify(self) -> None:
-        """Have whoever waits look whether it is stopped; from any thread or a signal handler. Takes no lock."""
+    def notify(self, *, is_stopped: bool) -> None:
+        """Have whoever waits look again, and nobody wait once it is stopped; from any thread or a signal handler. Takes
+        no lock."""
+        self._is_stopped |= is_stopped
         asked = self._asked
         if asked is not None:
             call, connection = asked
             call.stir()
             connection.wake()
 
-    def wait(self, link: Link, version: int, until: float, is_stopped: Callable[[], bool]) -> None:
-        """Return once topics may not be of this version any more, at `until`, or when stopped; who waits is not kept
-        beyond that."""
+    def wait(self, link: Link, version: int, until: float) -> None:
+        """Return once topics may not be of this version any more, at `until`, or when stopped."""
         with suppress(CannotConnectError, TimedOutError, ConnectionLostError):
             connection = link.connection(Deadline(until, None))
             limits, time = connection.limits, link.time
@@ -50,7 +51,7 @@ class TopicChange:
             give_up_at = time.now() + time.at_most(max_wait_us / 1_000_000 + LATE_S)
             call = connection.send(Fetch([], max_wait_us=max_wait_us, metadata_version=version, any_topic=True))
             self._asked = (call, connection)
-            call.is_stirred = is_stopped()  # looked at after it can be stirred, so that no stop is missed
+            call.is_stirred = self._is_stopped  # looked at after it can be stirred, so that no stop is missed
             try:
                 connection.wait(call, min(until, give_up_at))
             finally:
