@@ -15,7 +15,6 @@ from .batch_encode import DEFAULT_PRIORITY, encode_batch, encode_one
 from .batch_header import (
     HEADER_BYTES,
     MAGIC,
-    MAX_PRIORITY,
     Attributes,
     BatchHeader,
     Buffer,
@@ -29,6 +28,7 @@ from .batch_header import (
 )
 from .batch_reencode import cut_out, reencode
 from .columns import BinaryColumn, HeaderColumns, RoutingColumns
+from .limits import MAX_PRIORITY
 
 __all__ = [
     "DEFAULT_PRIORITY",

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from .batch_header import HEADER_BYTES, MAGIC, MAX_PRIORITY, Attributes, BatchHeader, Codec
+from .batch_header import HEADER_BYTES, MAGIC, Attributes, BatchHeader, Codec
 from .columns import BinaryColumn, ColumnCursor, HeaderColumns, Int64s, RoutingColumns
 from .compression import decompress
 from .errors import BatchTooLargeError, InvalidBatchError, UnsupportedError
-from .limits import MAX_BATCH_PAYLOAD_BYTES, MAX_RECORDS_PER_BATCH
+from .limits import MAX_BATCH_PAYLOAD_BYTES, MAX_PRIORITY, MAX_RECORDS_PER_BATCH
 
 MAX_OFFSET = 1 << 62
 """Offsets stay below this, so that no sum of one with a count leaves int64."""

@@ -16,11 +16,11 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from .batch_header import HEADER_BYTES, MAX_PRIORITY, Attributes, BatchHeader, Codec, pack_header, stamp_body
+from .batch_header import HEADER_BYTES, Attributes, BatchHeader, Codec, pack_header, stamp_body
 from .columns import FEW_ENTRIES, BinaryColumn, HeaderColumns, RoutingColumns, pack_bits
 from .compression import compress
 from .errors import BatchTooLargeError
-from .limits import MAX_RECORDS_PER_BATCH
+from .limits import MAX_PRIORITY, MAX_RECORDS_PER_BATCH
 
 BytesLike = bytes | bytearray | memoryview
 Entries = Sequence[BytesLike | None] | BinaryColumn

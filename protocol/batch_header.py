@@ -46,8 +46,6 @@ HEADER_BYTES = 112
 BODY_START = 56
 """Where the producer's checksum begins to cover."""
 
-MAX_PRIORITY = 9
-
 LEADER_CHECKSUM_AT = 36
 LOCAL_CHECKSUM_AT = 52
 

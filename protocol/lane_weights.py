@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .batch_header import MAX_PRIORITY
+from .limits import MAX_PRIORITY
 
 MAX_LANE_WEIGHT = 1_000
 UNNAMED_WEIGHT = 1

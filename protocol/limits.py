@@ -26,6 +26,9 @@ MAX_BATCH_BYTES = 32 * MIB
 MAX_BATCH_PAYLOAD_BYTES = 48 * MIB
 """The payload columns of one batch after decompression; what a consumer must be able to hold."""
 
+MAX_PRIORITY = 9
+"""Of a message: 0 is served last, 9 first."""
+
 MAX_DECOMPRESSION_RATIO = 10_000
 """A block that would grow by more than this is refused as a decompression bomb."""
 

@@ -83,7 +83,10 @@ class LaneSearch:
     def has(self, sight: Sight, lane: int) -> bool:
         """Whether a lane has something available. Raises NotReadyError, StorageError."""
         first = self._first.get(lane)
-        return (first is not None and sight.has(first)) or bool(self.choose(sight, lane, 1))
+        if first is not None and sight.has(first):
+            return True
+        is_searched = self._low[lane] >= sight.end and not self._came and lane not in self._back
+        return not is_searched and bool(self.choose(sight, lane, 1))
 
     def choose(self, sight: Sight, lane: int, count: int) -> OffsetSet:
         """Return up to `count` available messages of a lane, the first ones.
