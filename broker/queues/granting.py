@@ -1,6 +1,7 @@
 """The reply to an acquire: leases with their batches, answered when what gave them is written.
 
-Small parts of batches are cut out on the loop where that is quick, else in a worker; until then the lease runs already.
+Small parts of batches are cut out on the loop where that is quick, else in a worker; the lease runs already meanwhile.
+So a member is told how long it still runs, and one that is over by then, or was reset, is not delivered.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..errors import kept, storage_error
 from ..services import Services
 from .group_partition import Leased
 from .leased_batches import LeasedBatch, slices_of
-from .sparse_batch import cut, is_quick
+from .sparse_batch import are_quick, cut
 
 
 class Granting:
@@ -45,7 +46,7 @@ class Granting:
             log = one.part.partition.delivery.log
             assert log is not None, "what was leased was recorded"
             log.wait(Durability.WRITTEN, self._written)
-        if all(is_quick(batch) for one in self._leased for batch in one.batches.batches if not batch.is_whole):
+        if are_quick([batch for one in self._leased for batch in one.batches.batches if not batch.is_whole]):
             self._make()
             self._written(None)
         else:
@@ -74,8 +75,16 @@ class Granting:
             self._take_back()
             self.answer.fail(self._failure)
             return
-        grants = [_grant(one, pieces) for one, pieces in zip(self._leased, self._pieces, strict=True)]
-        bulk = [piece for pieces in self._pieces for piece in pieces]
+        grants: list[Grant] = []
+        bulk: list[Bulk] = []
+        now_us = self._services.time.monotonic_us()
+        for one, pieces in zip(self._leased, self._pieces, strict=True):
+            left_us = one.part.ledger.left_us(one.lease, now_us)
+            if left_us:
+                grants.append(_grant(one, pieces, left_us))
+                bulk += pieces
+            else:
+                one.part.give_back([one.lease])  # where it is on record still: nobody was given its messages
         reply = AcquireReply(self._version, grants, self._problems)
         self.answer.resolve(Reply(reply, bulk, undelivered=self._take_back))
 
@@ -99,6 +108,7 @@ def _bulk(one: Leased, max_payload_bytes: int) -> list[Bulk]:
     if batches.are_whole:
         return [*slices_of(batches.batches)]
     bulk: list[Bulk] = []
+    ranges = batches.choice.ranges
     whole: list[LeasedBatch] = []
     for batch in batches.batches:
         if batch.is_whole:
@@ -106,18 +116,18 @@ def _bulk(one: Leased, max_payload_bytes: int) -> list[Bulk]:
             continue
         bulk += slices_of(whole)
         whole.clear()
-        bulk.append(cut(batch, batches.choice.ranges, max_payload_bytes))
+        bulk.append(cut(batch, ranges, max_payload_bytes))
     return [*bulk, *slices_of(whole)]
 
 
-def _grant(one: Leased, pieces: Sequence[Bulk]) -> Grant:
+def _grant(one: Leased, pieces: Sequence[Bulk], left_us: int) -> Grant:
     partition = one.part.partition
     return Grant(
         partition.topic_id,
         partition.index,
         one.lease,
         one.batches.choice.packed,
-        one.duration_us,
+        left_us,
         sum(piece.length if not isinstance(piece, (bytes, bytearray, memoryview)) else len(piece) for piece in pieces),
         _attempts(one.earlier),
         one.batches.choice.are_suspects,

@@ -71,7 +71,6 @@ class Leased(NamedTuple):
     batches: LeasedBatches
     earlier: list[Marked]
     """Those that were handed over before."""
-    duration_us: int
 
 
 class GroupPartition:
@@ -179,7 +178,7 @@ class GroupPartition:
         self._owner.counters.redelivered += sum(len(marked.offsets) for marked in earlier)
         self._alarm.at(now.monotonic_us + duration_us)
         room.take(batches.choice.count, batches.bytes, told)
-        return Leased(self, lease, batches, earlier, duration_us)
+        return Leased(self, lease, batches, earlier)
 
     def _find(self, state: QueueState, room: Room, count: int, of: Wanted) -> LeasedBatches | None:
         """Choose, and find the batches. What turns out to be removed or damaged is passed over."""

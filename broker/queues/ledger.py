@@ -139,6 +139,13 @@ class Ledger:
         state = self.state
         return len(state.leases[lease].left) if state is not None and lease in state.leases else 0
 
+    def left_us(self, lease: int, monotonic_us: int) -> int:
+        """Return how much longer a lease runs; 0 when it is over."""
+        state = self.state
+        if state is None or lease not in state.leases:
+            return 0
+        return max(0, state.leases[lease].deadline_us - monotonic_us)
+
     def rebind(self) -> None:
         """The delivery log was opened, or opened anew: go on with what it says."""
         self._state = None
