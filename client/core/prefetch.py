@@ -53,8 +53,9 @@ class Prefetch:
         """How many messages may be buffered or asked for, as measured so far."""
         return self._ahead
 
-    def finished(self, count: int, took_s: float) -> None:
-        """The user's code took so long for the last `count` messages that were handed out."""
+    def finished(self, count: int, took_s: float, *, has_lanes: bool = False) -> None:
+        """The user's code took so long for the last `count` messages that were handed out. `has_lanes`: of several
+        priorities; then no more than a moment's worth waits here, as what waits here is passed by nothing."""
         if count <= 0:
             return
         each_s = max(took_s, 0.0) / count
@@ -62,7 +63,8 @@ class Prefetch:
         self._measured_s = each_s if before is None else max(each_s, (before + each_s) / 2)
         fits = self._visibility_s / SHARE / max(self._measured_s, 1e-9)
         moment = int(min(MOMENT_S / max(self._measured_s, 1e-9), 1e9))
-        most = min(max(2 * MAX_REQUESTED, moment), 2 * MAX_AT_ONCE)
+        least = 2 if has_lanes else 2 * MAX_REQUESTED
+        most = min(max(least, moment), 2 * MAX_AT_ONCE)
         self._ahead = min(int(min(fits, 1e9)), max(1, self._ahead, count) * GROWTH, most)
 
     def wanted(self, buffered: int, held: int, *, is_waited_for: bool, listed: int = 1) -> int:
