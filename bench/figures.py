@@ -7,6 +7,9 @@ from dataclasses import dataclass
 CALLERS = (1, 8, 64)
 """How many threads call `produce` at once."""
 
+LANES = (1, 3, 10)
+"""How many priorities are mixed."""
+
 PACED_PER_SECOND = 1_000
 """Messages a second of the end-to-end latency."""
 
@@ -54,6 +57,13 @@ FIGURES = {
         Figure("queue_holes_memory", "MB", "RssAnon of a broker with every second message of a group acknowledged", 1),
         Figure("queue_holes_growth", "MB", "how much of it came with the acknowledgements", 1),
         Figure("queue_holes_restart", "s", "from starting it after kill -9 to the group's account", 2),
+        *(
+            Figure(f"queue_lanes_{count}", "msg/s", f"`queue` with {count} priorities, mixed at random")
+            for count in LANES
+        ),
+        *_latency("queue_overtake", "a message of priority 7 past a backlog of others, from its send to the consumer"),
+        Figure("dead_letters_in", "msg/s", "`reject` on each message, until the last copy is durable"),
+        Figure("dead_letters_redriven", "msg/s", "`dead_letters.redrive` of all of them, until it returns"),
         Figure("restart_after_kill", "s", "from starting after kill -9 to the first answer, with 1 GB of log", 2),
         Figure("idle_memory", "MB", "anonymous resident memory (RssAnon) of a broker that nobody uses", 1),
         Figure("idle_cpu", "%", "share of one core that an idle broker takes", 2),

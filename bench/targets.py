@@ -92,7 +92,11 @@ def _waits() -> list[Target]:
     return rows
 
 
-SHARES = {"queue_beside": ("queue", 0.9)}
+SHARES = {
+    "queue_beside": ("queue", 0.9),
+    "queue_lanes_3": ("queue_lanes_1", 0.7),
+    "queue_lanes_10": ("queue_lanes_1", 0.7),
+}
 """Figures that are to be at least so much of another one of our own: what is beside them is not to disturb."""
 
 TARGETS = tuple(_rates() + _waits())

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from ..command import Command
+from .dead_letters import dead_letters
 from .queue_crowd import crowd
 from .queue_holes import holes
+from .queue_lanes import lanes
 from .queueing import queue
 from .reading import consume
 from .resting import idle, restart
@@ -30,6 +32,8 @@ COMMAND = Command(
         "queue": queue,
         "queue-crowd": crowd,
         "queue-holes": holes,
+        "queue-lanes": lanes,
+        "dead-letters": dead_letters,
         "restart": restart,
         "idle": idle,
     },

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from bench.compare import DEFAULT_PEER_PYTHON
-from bench.figures import CALLERS, FIGURES
+from bench.figures import CALLERS, FIGURES, LANES
 
 ROOT = Path(__file__).parent.parent.parent
 TINY = ["--messages", "300", "--calls", "8", "--seconds", "0.05", "--warm-up", "20", "--rounds", "1"]
@@ -25,6 +25,8 @@ FAMILIES = {
     "queue": {"queue", "queue_beside", "queue_nacks", "queue_ack_p50", "queue_ack_p99"},
     "queue-crowd": {"queue_acquire_p50", "queue_acquire_p99"},
     "queue-holes": {"queue_holes_memory", "queue_holes_growth", "queue_holes_restart"},
+    "queue-lanes": {f"queue_lanes_{count}" for count in LANES} | {"queue_overtake_p50", "queue_overtake_p99"},
+    "dead-letters": {"dead_letters_in", "dead_letters_redriven"},
     "restart": {"restart_after_kill"},
     "idle": {"idle_memory", "idle_cpu"},
 }
