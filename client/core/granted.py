@@ -1,19 +1,17 @@
 """Leases that came and were not handed out yet: their batches, decoded when their turn comes.
 
-A lease is of one priority, as its batches are. What came later with a higher one goes first; only a batch of which
-messages were handed out already is finished before it.
+They are not put in another order by their priorities: the broker has given each lane its share.
 """
 
 from __future__ import annotations
 
-from bisect import insort_right
 from collections import deque
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...protocol.batch import DEFAULT_PRIORITY, RecordBatch, decode_batch, iterate_headers, verify
+from ...protocol.batch import RecordBatch, decode_batch, iterate_headers, verify
 from .held_lease import HeldLease
 
 PRIORITY_AT = 64
@@ -30,22 +28,14 @@ class Leased(NamedTuple):
     rows: npt.NDArray[np.int64] | None = None
 
 
-class Received(NamedTuple):
-    """A lease as it came."""
-
-    lease: HeldLease
-    bulk: memoryview
-    priority: int
-
-
 class Granted:
-    """The leases that wait for their turn, the highest priority first, then in the order in which they came."""
+    """The leases that wait for their turn, in the order in which they came."""
 
     def __init__(self) -> None:
         self.max_payload_bytes = 0
         self.priorities: set[int] = set()
-        """All that ever came."""
-        self._received: deque[Received] = deque()
+        """All that ever came: a lease is of one, as its batches are."""
+        self._received: deque[tuple[HeldLease, memoryview]] = deque()
         self._ready: deque[Leased] = deque()
 
     def __len__(self) -> int:
@@ -56,52 +46,38 @@ class Granted:
 
     def add(self, lease: HeldLease, bulk: memoryview) -> None:
         """Keep the batches of a lease."""
-        priority = bulk[PRIORITY_AT] if len(bulk) > PRIORITY_AT else DEFAULT_PRIORITY
-        self.priorities.add(priority)
-        received = Received(lease, bulk, priority)
-        if self._received and self._received[-1].priority < priority:
-            insort_right(self._received, received, key=_rank)
-        else:
-            self._received.append(received)
+        self._received.append((lease, bulk))
+        if len(bulk) > PRIORITY_AT:
+            self.priorities.add(bulk[PRIORITY_AT])
 
     def next_lease(self) -> HeldLease | None:
         """Return whose turn it is."""
-        if self._ready and not self._is_overtaken:
+        if self._ready:
             return self._ready[0].lease
-        return self._received[0].lease if self._received else None
-
-    @property
-    def _is_overtaken(self) -> bool:
-        """Whether a lease of a higher priority came after that whose batches are ready."""
-        return bool(self._received) and self._received[0].priority > self._ready[0].records.header.priority
+        return self._received[0][0] if self._received else None
 
     def skip(self) -> None:
         """Drop the lease whose turn it is: it has ended."""
-        if not self._ready or self._is_overtaken:
-            self._received.popleft()
-            return
-        lease = self._ready[0].lease
+        lease = self.next_lease()
         while self._ready and self._ready[0].lease is lease:
             self._ready.popleft()
+        if self._received and self._received[0][0] is lease:
+            self._received.popleft()
 
     def pop(self) -> Leased | None:
         """Return the next batch. Raises CorruptError or InvalidBatchError for bytes that are not what was stored; their
         lease is dropped then."""
-        while not self._ready or self._is_overtaken:
+        while not self._ready:
             if not self._received:
                 return None
-            lease, bulk, _priority = self._received.popleft()
-            self._ready.extendleft(reversed(leased_batches(lease, bulk, self.max_payload_bytes)))
+            lease, bulk = self._received.popleft()
+            self._ready.extend(leased_batches(lease, bulk, self.max_payload_bytes))
         return self._ready.popleft()
 
     def clear(self) -> None:
         """Forget all of them."""
         self._received.clear()
         self._ready.clear()
-
-
-def _rank(received: Received) -> int:
-    return -received.priority
 
 
 def leased_batches(lease: HeldLease, bulk: memoryview, max_payload_bytes: int) -> list[Leased]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import struct
 
-import pytest
 from tests.client.core.leases import lease_of
 
 from tidelog.client.core.granted import Granted
 from tidelog.client.core.prefetch import Prefetch
 from tidelog.protocol.batch import encode_batch
 from tidelog.protocol.batch_header import LEADER_CHECKSUM_AT, leader_checksum
-from tidelog.protocol.errors import CorruptError
 
 
 def stored(base: int, count: int, priority: int) -> bytes:
@@ -39,56 +37,15 @@ def order(granted: Granted) -> list[tuple[int, int]]:
     return found
 
 
-def test_a_lease_of_a_higher_priority_goes_before_those_that_came_earlier() -> None:
-    """Among equals the first is first; a lease that was begun is gone on with afterwards, from its next batch on."""
+def test_leases_are_taken_in_the_order_in_which_they_came() -> None:
+    """Whatever their priorities, which are noted: what the broker gave a low lane as its share is not overtaken."""
     granted = Granted()
     granted.max_payload_bytes = 1 << 20
-    add(granted, 1, 0, 0, 2, 2, 2)
-    add(granted, 2, 4, 10, 1)
-    add(granted, 3, 4, 20, 1)
-    first = granted.pop()
-    assert first is not None
-    assert first.lease.id == 2
-    add(granted, 4, 9, 30, 1, 1)
-    assert order(granted) == [(4, 30), (4, 31), (3, 20), (1, 0), (1, 2), (1, 4)]
-    add(granted, 5, 0, 40, 1, 1)
-    begun = granted.pop()
-    assert begun is not None
-    add(granted, 6, 7, 50, 1)
-    assert order(granted) == [(6, 50), (5, 41)]
-    assert granted.priorities == {0, 4, 7, 9}
-
-
-def test_the_lease_that_is_skipped_is_the_one_whose_turn_it_is() -> None:
-    """One that overtook, and then the rest of the one it overtook."""
-    granted = Granted()
-    granted.max_payload_bytes = 1 << 20
-    add(granted, 1, 0, 0, 1, 1)
-    assert granted.pop() is not None
+    add(granted, 1, 0, 0, 2, 2)
     add(granted, 2, 9, 10, 1)
-    turns: list[int] = []
-    while (lease := granted.next_lease()) is not None:
-        turns.append(lease.id)
-        granted.skip()
-    assert turns == [2, 1]
-    assert len(granted) == 0
-
-
-def test_a_damaged_lease_is_told_when_it_is_taken_and_hides_no_other() -> None:
-    """Looking whose turn it is decodes nothing; what is behind the damaged one comes next."""
-    granted = Granted()
-    granted.max_payload_bytes = 1 << 20
-    add(granted, 1, 0, 0, 1, 1)
-    assert granted.pop() is not None
-    bad = bytearray(stored(10, 1, 9))
-    bad[-1] ^= 1
-    granted.add(lease_of((10, 11), number=2), memoryview(bytes(bad)))
-    turn = granted.next_lease()
-    assert turn is not None
-    assert turn.id == 2
-    with pytest.raises(CorruptError):
-        granted.pop()
-    assert order(granted) == [(1, 1)]
+    add(granted, 3, 4, 20, 1)
+    assert order(granted) == [(1, 0), (1, 2), (2, 10), (3, 20)]
+    assert granted.priorities == {0, 4, 9}
 
 
 def test_of_several_priorities_no_more_waits_than_a_moments_worth() -> None:
