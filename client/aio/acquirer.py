@@ -135,6 +135,10 @@ class Acquirer:
             found = self.batch_at_hand()
         return found
 
+    async def batch_at_once(self, listed: int) -> Leased | None:
+        """Return more for the first list, of what there is."""
+        return await _at_once(self, self._prefetch, self._desk, listed)
+
     def _set_right(self) -> None:
         """Ctrl-C struck while messages came in or went out: those that nobody has come again."""
         with self._desk.lock:
@@ -164,8 +168,7 @@ class Acquirer:
     def _measure(self) -> None:
         count, since = self._handed_out
         if count:
-            has_lanes = len(self.asking.granted.priorities) > 1
-            self._prefetch.finished(count, self._time.now() - since, has_lanes=has_lanes)
+            self._prefetch.finished(count, self._time.now() - since)
             self._handed_out = (0, 0.0)
 
     # -- joining ---------------------------------------------------------------------------------------------------
@@ -289,9 +292,9 @@ class Acquirer:
         self._bell = None
 
 
-async def batch_at_once(acquirer: Acquirer, listed: int) -> Leased | None:
-    """Return more for the first list, of what there is: partitions that nobody has read are opened one by one."""
-    asking, prefetch, connection = acquirer.asking, acquirer._prefetch, acquirer._desk.link.current
+async def _at_once(acquirer: Acquirer, prefetch: Prefetch, desk: QueueDesk, listed: int) -> Leased | None:
+    """Return more for the first list: partitions that nobody has read are opened one by one."""
+    asking, connection = acquirer.asking, desk.link.current
     if prefetch.is_measured or acquirer.is_stopped or connection is None or connection.error is not None:
         return None
     asking.is_pulling = True
@@ -300,7 +303,7 @@ async def batch_at_once(acquirer: Acquirer, listed: int) -> Leased | None:
         if asking.on_its_way() is None:
             asked = asking.ask(connection, prefetch, is_waited_for=True, listed=listed, is_hasty=True)
             if asked is not None:
-                await connection.wait(asked.call, acquirer._time.now() + FIRST_LIST_S)
+                await connection.wait(asked.call, desk.time.now() + FIRST_LIST_S)
                 found = acquirer.batch_at_hand()
         return found
     finally:

@@ -18,7 +18,7 @@ from ..core.renewal_plan import RenewalPlan
 from ..process import tell_after_fork
 from ..queue_statistics import LostLease
 from . import runtime
-from .acquirer import Acquirer, batch_at_once
+from .acquirer import Acquirer
 from .link import Link
 from .queue_background import QueueBackground
 from .queue_batch import QueueBatch
@@ -127,7 +127,7 @@ class Taking(Generic[AnyQueueMessage]):
             if not self._turns.take(turn):
                 return None
             background.step_aside()
-            return self._picked_up(self._batch_of(batch_at_once(acquirer, listed)))
+            return self._picked_up(self._batch_of(acquirer.batch_at_once(listed)))
         except TidelogError:
             return None  # the next call meets it
         finally:
