@@ -169,7 +169,8 @@ class Acquirer:
     def _measure(self) -> None:
         count, since = self._handed_out
         if count:
-            self._prefetch.finished(count, self._time.now() - since)
+            has_lanes = len(self.asking.granted.priorities) > 1
+            self._prefetch.finished(count, self._time.now() - since, has_lanes=has_lanes)
             self._handed_out = (0, 0.0)
 
     # -- joining ---------------------------------------------------------------------------------------------------
