@@ -71,12 +71,23 @@ class DeliveryLog:
 
     def pieces(self, events: Iterable[Event]) -> Iterator[list[Event]]:
         """Yield events in pieces that are recorded one by one: so many may come at once that no batch holds them."""
+        return self.pieces_of([event] for event in events)
+
+    def pieces_of(self, deeds: Iterable[Sequence[Event]]) -> Iterator[list[Event]]:
+        """Be `pieces`, with the events of each deed in one piece, unless they alone are half a segment."""
         piece: list[Event] = []
-        size = 0
-        for event in events:
-            piece.append(event)
-            size += EVENT_BYTES + len(event.ranges) + error_bytes(event.error)
-            if size >= self.log.segment_bytes // PIECES:
+        size, enough, limit = 0, self.log.segment_bytes // PIECES, self.log.segment_bytes // 2
+        for deed in deeds:
+            added = sum(map(_size, deed))
+            if piece and size + added > limit:
+                yield piece
+                piece, size = [], 0
+            if added > limit and len(deed) > 1:
+                yield from self.pieces(deed)
+                continue
+            piece += deed
+            size += added
+            if size >= enough:
                 yield piece
                 piece, size = [], 0
         if piece:
@@ -136,6 +147,10 @@ class DeliveryLog:
 def error_bytes(error: SettleError | None) -> int:
     """Return how large an error is, at most."""
     return 0 if error is None else CHARACTER_BYTES * (len(error.kind) + len(error.text) + len(error.traceback))
+
+
+def _size(event: Event) -> int:
+    return EVENT_BYTES + len(event.ranges) + error_bytes(event.error)
 
 
 def _leased(state: QueueState) -> OffsetSet:

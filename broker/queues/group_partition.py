@@ -276,12 +276,12 @@ class GroupPartition:
         if state is None:
             return
         group, retrying = self._owner.group, Retrying(self._policies, self._around.chance, now, self.letters.keeps)
+        # A lease ends as a whole: who is to blame is decided by how many of it were handed over.
         ended = (
-            event
+            expired(state, group.id, self.ledger.generation, lease, retrying)
             for lease in leases_due(state, now.monotonic_us)
-            for event in expired(state, group.id, self.ledger.generation, lease, retrying)
         )
-        piece = next(self.ledger.log.pieces(ended), None)
+        piece = next(self.ledger.log.pieces_of(ended), None)
         if piece is not None:
             try:
                 self.ledger.append(piece)

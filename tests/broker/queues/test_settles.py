@@ -107,6 +107,23 @@ def test_pieces_count_errors_too() -> None:
     assert member.held
 
 
+def test_events_of_one_deed_are_recorded_in_one_piece() -> None:
+    """However the deeds before it fill the piece; unless it is half a segment by itself."""
+    core, _files, member = begin()
+    log = core.topic("orders").partition(0).delivery.log
+    assert log is not None
+    assert log.log.segment_bytes == 48 * 1024
+    small = [Event(Kind.SUSPECTED, 1, 1, bytes(1_024))] * 3  # a piece is full at 3 KiB
+    large = [Event(Kind.SUSPECTED, 1, 1, bytes(6_144))] * 3
+    huge = [Event(Kind.SUSPECTED, 1, 1, bytes(2_048))] * 12
+    one = [Event(Kind.SUSPECTED, 1, 1, bytes(1_024))]
+    assert [len(piece) for piece in log.pieces_of([small, small])] == [3, 3]
+    assert [len(piece) for piece in log.pieces_of([one, large, one, one])] == [4, 2]
+    assert [len(piece) for piece in log.pieces_of([one, huge, small])] == [1, *[2] * 6, 3]
+    assert [*log.pieces_of([])] == []
+    assert member.held
+
+
 # -- how much one request may say ------------------------------------------------------------------------------------
 
 
