@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .bug import Bug
 from .delivery_bugs import DELIVERY_BUGS
+from .lane_bugs import LANE_BUGS
 from .letter_bugs import LETTER_BUGS
 from .move_bugs import MOVE_BUGS
 from .queue_bugs import QUEUE_BUGS
@@ -22,6 +23,7 @@ COPYING = "tests/broker/archive/test_copying.py"
 
 BUGS = (
     *DELIVERY_BUGS,
+    *LANE_BUGS,
     *LETTER_BUGS,
     *MOVE_BUGS,
     *QUEUE_BUGS,

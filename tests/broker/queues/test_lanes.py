@@ -120,6 +120,20 @@ def test_a_released_message_keeps_its_lane_and_its_place() -> None:
     assert [offset for held in member.held.values() for offset in held.left] == [5, 0, 3]
 
 
+def test_a_released_message_comes_before_the_rest_of_its_lane() -> None:
+    """Also long after the search for its lane has gone by."""
+    core, (member,) = begin()
+    publish(core, [4] * 60 + [9, 0])
+    assert given(core, member, 1) == [9]
+    assert given(core, member, 1, ack=False) == [4]
+    assert given(core, member, 40) == [4] * 40
+    settle_some(core, member, Settling.RELEASE, [0])
+    assert given(core, member, 1) == [4]
+    core.advance(2 * SECOND)
+    take(core, member, 1)
+    assert [[*held.left] for held in member.held.values()] == [[0]]
+
+
 def test_a_waiting_message_of_a_high_lane_blocks_nothing() -> None:
     """While it waits for its time, lower ones are served; then it is the next."""
     core, (member,) = begin(backoff_s=10)
@@ -257,6 +271,24 @@ def test_a_changed_policy_holds_from_the_next_acquire() -> None:
     assert given(core, member, 10) == [9] * 10
     core.wait(core.topics.alter("default/orders", settings={"lanes_policy": "weighted"}))
     assert Counter(given(core, member, 10)) == {9: 5, 0: 5}
+
+
+def test_nothing_lower_goes_while_something_higher_is_not_at_hand() -> None:
+    """A worker makes the delivery log of the partition that has it; what another has of a lower lane waits for that."""
+    core, (member,) = begin(partitions=2)
+    publish(core, [4, 4], 0)
+    assert given(core, member, 1) == [4]
+    core.workers.held = True
+    publish(core, [9], 1)
+    call = member.acquire(1)
+    core.settle()
+    assert call.is_pending
+    core.workers.held = False
+    core.workers.run()
+    core.settle()
+    assert not call.is_pending
+    member.harvest()
+    assert [(held.partition, [*held.left]) for held in member.held.values()] == [(1, [0])]
 
 
 def test_segments_are_looked_into_by_a_worker() -> None:
