@@ -22,6 +22,13 @@ from .timers import Timer, Timers
 HEARTBEAT_US = 250_000
 """How often the loop's lateness is measured, and syncs behind the writer are looked for."""
 
+LATE_US = 10_000
+"""From when on deadlines are late: the loop was held up, or the whole process, as in a laptop that slept."""
+
+LATE_TURNS = 10
+"""Turns of the loop until late deadlines are called. What peers sent in time lies in the sockets, and is read first: a
+settle, before its lease ends. A session takes the 256 requests that may be in flight in eight turns."""
+
 LAG_WINDOW_US = 30_000_000
 """How long a lag is remembered, at least."""
 
@@ -48,8 +55,12 @@ class RungTimers(Timers):
 
 
 async def run_timers(timers: RungTimers, monotonic_us: Callable[[], int], end_turn: Callable[[], None]) -> None:
-    """Call what is due, for ever; one sleeping task serves all deadlines."""
+    """Call what is due, for ever; one sleeping task serves all deadlines. Those that are late wait for the sockets."""
     while True:
+        due_us = timers.next_due_us()
+        if due_us is not None and monotonic_us() - due_us >= LATE_US:
+            for _ in range(LATE_TURNS):
+                await trio.lowlevel.checkpoint()
         call_due(timers, monotonic_us())
         end_turn()
         rung = trio.Event()

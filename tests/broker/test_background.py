@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Sequence
 from typing import cast
@@ -11,6 +12,7 @@ import trio
 import trio.testing
 
 from tidelog.broker.background import HEARTBEAT_US, Heartbeat, RungTimers, SyncThread, Workers, run_timers
+from tidelog.broker.clock import VirtualClock
 from tidelog.broker.group_commit import GroupCommit
 from tidelog.broker.storage.sync_round import SyncTask
 from tidelog.protocol.durability import Durability
@@ -197,6 +199,42 @@ async def test_a_timer_that_raises_does_not_stop_the_others(autojump_clock: trio
         await trio.sleep(1)
         nursery.cancel_scope.cancel()
     assert fired == [1]
+
+
+@pytest.mark.parametrize(("late_us", "order"), [(2_000_000, ["read"] * 8 + ["due"]), (9_999, ["due"])])
+async def test_late_deadlines_wait_until_sockets_were_read(late_us: int, order: list[str]) -> None:
+    """The process stood still while a peer sent something and a deadline passed: what was sent is read first, in eight
+    turns. A deadline that is hardly late waits for nothing."""
+    clock = VirtualClock()
+    timers, seen = RungTimers(), list[str]()
+    here, there = socket.socketpair()
+    here.setblocking(False)
+
+    async def read() -> None:
+        while True:
+            await trio.lowlevel.wait_readable(here)
+            here.recv(1)
+            seen.append("read")
+
+    with here, there:
+        async with trio.open_nursery() as nursery:
+            due = trio.Event()
+
+            def call() -> None:
+                seen.append("due")
+                due.set()
+
+            timers.add(clock.monotonic_us() + 1_000_000, call)
+            nursery.start_soon(run_timers, timers, clock.monotonic_us, nothing)
+            nursery.start_soon(read)
+            await trio.testing.wait_all_tasks_blocked()
+            there.send(b"settled!")
+            clock.advance(1_000_000 + late_us)
+            assert timers.ring is not None
+            timers.ring()  # it wakes, as after a stop
+            await due.wait()
+            nursery.cancel_scope.cancel()
+    assert [what for what in seen if what == "due" or late_us > 10_000] == order
 
 
 async def test_workers_do_the_work_elsewhere_and_say_so_here() -> None:
