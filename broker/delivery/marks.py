@@ -3,7 +3,7 @@
 Offsets are kept by their mark, in blocks of 1,024: what failed together has one mark, so every second of a million
 takes a few MiB, and what failed alone is found among the few marks of its block.
 
-    block 0: [(a, {1, 3, 5})]    block 7: [(a, {7170}), (b, {7168, 7169})]       each offset under one mark
+    block 0: {a: {1, 3, 5}}    block 7: {a: {7170}, b: {7168, 7169}}             each offset under one mark
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Marks:
     __slots__ = ("_blocks", "offsets")
 
     def __init__(self) -> None:
-        self._blocks: dict[int, list[Marked]] = {}
+        self._blocks: dict[int, dict[Mark, OffsetSet]] = {}
         self.offsets = OffsetSet()
         """Those that have one."""
 
@@ -85,15 +85,15 @@ class Marks:
 
     def __iter__(self) -> Iterator[Marked]:
         for entries in self._blocks.values():
-            yield from entries
+            yield from (Marked(mark, offsets) for mark, offsets in entries.items())
 
     def __repr__(self) -> str:
         return f"<Marks of {len(self)} messages in {len(self._blocks)} blocks>"
 
     def get(self, offset: int) -> Mark:
         """Return the mark of a message, `NEW` where there is none."""
-        entries = self._blocks.get(offset >> _BLOCK_BITS, ())
-        return next((mark for mark, offsets in entries if offset in offsets), NEW)
+        entries = self._blocks.get(offset >> _BLOCK_BITS)
+        return NEW if entries is None else next((mark for mark, known in entries.items() if offset in known), NEW)
 
     def items(self, offsets: OffsetSet) -> list[Marked]:
         """Return the marked ones of a set, by their marks; those that are alike in neighbouring blocks as one."""
@@ -101,11 +101,13 @@ class Marks:
         if not self.offsets or self.offsets.isdisjoint(offsets):
             return found
         for block, part in by_block(self.offsets & offsets, _BLOCK_BITS):
-            for mark, marked in self._blocks[block]:
+            for mark, marked in self._blocks[block].items():
+                if marked.isdisjoint(part):
+                    continue
                 inside = marked & part
-                if inside and found and found[-1].mark == mark:
+                if found and found[-1].mark == mark:
                     found[-1] = Marked(mark, found[-1].offsets | inside)
-                elif inside:
+                else:
                     found.append(Marked(mark, inside))
         return found
 
@@ -116,9 +118,19 @@ class Marks:
         return [Marked(NEW, plain), *found] if plain else found
 
     def change(self, offsets: OffsetSet, how: Callable[[Mark], Mark]) -> None:
-        """Replace each mark by what `how` makes of it."""
+        """Replace each mark by what `how` makes of it. Those that become alike are put together at once: a thousand
+        messages may each have an error of their own."""
+        changed: dict[Mark, OffsetSet] = {}
         for mark, part in self.parts(offsets):
-            self.put(part, how(mark))
+            after = how(mark)
+            together = changed.get(after)
+            if together is None:
+                changed[after] = part.copy()
+            else:
+                together |= part
+        self.drop(offsets)
+        for mark, part in changed.items():
+            self.put(part, mark)
 
     def put(self, offsets: OffsetSet, mark: Mark) -> None:
         """Put messages under a mark, whatever theirs was."""
@@ -127,23 +139,23 @@ class Marks:
             return
         self.offsets |= offsets
         for block, part in by_block(offsets, _BLOCK_BITS):
-            entries = self._blocks.setdefault(block, [])
-            for place, (known, marked) in enumerate(entries):
-                if known == mark:
-                    entries[place] = Marked(mark, marked | part)
-                    break
-            else:
-                entries.append(Marked(mark, part))
+            entries = self._blocks.setdefault(block, {})
+            known = entries.get(mark)
+            entries[mark] = part if known is None else known | part
 
     def drop(self, offsets: OffsetSet) -> None:
         """Forget the marks of these."""
         if not self.offsets or self.offsets.isdisjoint(offsets):
             return
         for block, part in by_block(self.offsets & offsets, _BLOCK_BITS):
-            left = [Marked(mark, rest) for mark, marked in self._blocks[block] if (rest := marked - part)]
-            if left:
-                self._blocks[block] = left
-            else:
+            entries = self._blocks[block]
+            for mark in [mark for mark, marked in entries.items() if not marked.isdisjoint(part)]:
+                rest = entries[mark] - part
+                if rest:
+                    entries[mark] = rest
+                else:
+                    del entries[mark]
+            if not entries:
                 del self._blocks[block]
         self.offsets -= offsets
 
@@ -164,12 +176,10 @@ class Marks:
         seen = OffsetSet()
         for block, entries in self._blocks.items():
             assert entries, "no block is kept for nothing"
-            for mark, marked in entries:
+            for mark, marked in entries.items():
                 assert mark != NEW, "the default is not kept"
                 assert marked, "no mark is kept for nothing"
                 assert marked.min() >> _BLOCK_BITS == block == marked.max() >> _BLOCK_BITS
                 assert seen.isdisjoint(marked), "one mark a message"
                 seen |= marked
-            marks = [mark for mark, _marked in entries]
-            assert not any(mark in marks[:place] for place, mark in enumerate(marks)), "those alike are together"
         assert seen == self.offsets

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tidelog.broker.delivery.marks import NEW, Mark, Marks
 from tidelog.broker.delivery.offset_set import OffsetSet, set_of
+from tidelog.protocol.messages import SettleError
 
 MARKS = [NEW, Mark(1), Mark(2), Mark(1, suspect=3)]
 
@@ -41,6 +42,21 @@ def test_every_second_of_a_million_is_a_few_entries():
     assert len(marks.frozen()) == 1_954
     marks.drop(OffsetSet(range(0, 2_000_000, 2)))
     assert (len(marks), marks.frozen()) == (0, [])
+
+
+def test_a_thousand_marks_may_become_one():
+    """Each message has an error of its own, which then nobody has to know any more; what was frozen before stays."""
+    marks = Marks()
+    for offset in range(3_000):
+        marks.put(OffsetSet([offset]), Mark(1 + offset % 2, error=SettleError("E", f"error {offset}")))
+    frozen = marks.frozen()
+    assert len(frozen) == 3_000
+    marks.change(set_of([(0, 2_500)]), Mark.told)
+    marks.check()
+    assert len(marks.frozen()) == 2 * 3 + 500
+    assert [marks.get(offset) for offset in (0, 1, 2_499)] == [Mark(1), Mark(2), Mark(2)]
+    assert marks.get(2_500).error == SettleError("E", "error 2500")
+    assert [[*offsets] for _mark, offsets in frozen] == [[offset] for offset in range(3_000)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2_300), st.integers(1, 1_500), st.integers(1, 3), st.sampled_from(MARKS))))
