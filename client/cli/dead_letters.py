@@ -275,13 +275,13 @@ def register(app: typer.Typer) -> None:
     )
     lines = ("tidelog dlq list orders", "tidelog dlq list orders --filter reason=rejected --filter header:source=web")
     dlq.command("list", cls=Command, epilog=example(*lines))(list_letters)
-    lines = ("tidelog dlq show orders.dlq/2@7", "tidelog dlq show orders.dlq/2@7 --as-test > test_dead_letter.py")
+    lines = ("tidelog dlq show orders.dlq/2@7", "tidelog dlq show orders.dlq/2@7 --as-test")
     dlq.command("show", cls=Command, epilog=example(*lines))(show)
     lines = (
         "tidelog dlq redrive orders.dlq/2@7",
         "tidelog dlq redrive orders --filter error=Timeout --filter from=-1h --rate 100/s",
     )
     dlq.command("redrive", cls=Command, epilog=example(*lines))(redrive)
-    lines = ("tidelog dlq purge orders.dlq/2@7 --yes", "tidelog dlq purge orders --filter to=-7d --yes")
+    lines = ("tidelog dlq purge orders.dlq/2@5 --yes", "tidelog dlq purge orders --filter to=-7d --yes")
     dlq.command("purge", cls=Command, epilog=example(*lines))(purge)
     app.add_typer(dlq, name="dlq")
