@@ -1,19 +1,22 @@
 """What a group makes of single messages: the state of one, and pages of those that are in some states.
 
-A page costs what is on it, not what the partition holds.
+A page costs what is on it, and one walk through what is leased or waits; not what the partition holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from ...protocol.delivery_states import DeliveryState
 from ...protocol.errors import InvalidRequestError
 from ...protocol.messages import MessageState
 from ...protocol.topic_name import short_name
 from ..delivery.lease import Lease
+from ..delivery.marks import NEW, Mark, Marks
 from ..delivery.offset_set import OffsetSet, lowest, set_of
 from ..delivery.queue_state import QueueState
+from ..delivery.waiting import Wait
 from .group_partition import GroupPartition
 
 
@@ -28,6 +31,28 @@ def check_states(words: Iterable[str]) -> frozenset[DeliveryState]:
     return frozenset(found)
 
 
+class _Told(NamedTuple):
+    """What is on record of some messages, by offset."""
+
+    waits: dict[int, Wait]
+    leases: dict[int, Lease]
+    marks: dict[int, Mark]
+    rejected: dict[int, Mark]
+
+    @classmethod
+    def of(cls, state: QueueState, offsets: OffsetSet) -> _Told:
+        """Look it up for all of them at once."""
+        leases: dict[int, Lease] = {}
+        for lease in state.leases.values():
+            if not lease.left.isdisjoint(offsets):
+                leases.update(dict.fromkeys(lease.left & offsets, lease))
+        return cls(state.waiting.find(offsets), leases, _marks(state.marks, offsets), _marks(state.rejected, offsets))
+
+
+def _marks(marks: Marks, offsets: OffsetSet) -> dict[int, Mark]:
+    return {offset: mark for mark, some in marks.items(offsets) for offset in some}
+
+
 class MessageStateReader:
     """One group in one partition, asked about messages."""
 
@@ -39,8 +64,19 @@ class MessageStateReader:
         self._start = part.partition.start_offset
         self._begin = part.begin_offset
 
-    def read(self, offset: int, leases: Iterable[Lease] | None = None) -> MessageState:
-        """Return the state of one message; `leases` are those that may hold it, by default all."""
+    def read(self, offset: int) -> MessageState:
+        """Return the state of one message."""
+        return self._read(OffsetSet([offset]))[0]
+
+    def page(self, words: Collection[DeliveryState], start: int, limit: int) -> list[MessageState]:
+        """Return the first messages from `start` on that are in one of these states, at most `limit`."""
+        return self._read(lowest(self._offsets(words, start, limit), limit))
+
+    def _read(self, offsets: OffsetSet) -> list[MessageState]:
+        told = None if self._state is None else _Told.of(self._state, offsets)
+        return [self._info(offset, told) for offset in offsets]
+
+    def _info(self, offset: int, told: _Told | None) -> MessageState:
         part, state = self._part, self._state
         info = MessageState(
             part.group_name, part.partition.index, offset, DeliveryState.AVAILABLE.value, topic=self._topic
@@ -49,43 +85,36 @@ class MessageStateReader:
             info.state = DeliveryState.BEFORE_START.value
         elif offset < self._start:
             info.state = DeliveryState.EXPIRED_BY_RETENTION.value
-        elif state is not None and offset < state.frontier:
-            self._fill(state, info, state.leases.values() if leases is None else leases)
+        elif state is not None and told is not None and offset < state.frontier:
+            self._fill(state, told, info)
         return info
 
-    def _fill(self, state: QueueState, info: MessageState, leases: Iterable[Lease]) -> None:
-        offset, marks = info.offset, state.marks
+    def _fill(self, state: QueueState, told: _Told, info: MessageState) -> None:
+        offset, marks = info.offset, told.marks
         if offset not in state.open:
-            marks = state.rejected
+            marks = told.rejected
             word = DeliveryState.ACKNOWLEDGED
             if offset in state.damaged:
                 word = DeliveryState.DAMAGED
             elif offset in state.dead_lettered:
                 word = DeliveryState.DEAD_LETTERED
-            elif offset in marks.offsets:
+            elif offset in marks:
                 word = DeliveryState.REJECTED
             info.state = word.value
         elif offset in state.moves.offsets:
-            marks = state.rejected
+            marks = told.rejected
             info.state = DeliveryState.DEAD_LETTERING.value
         elif offset in state.suspects:
             info.state = DeliveryState.SUSPECT.value
-        elif (wait := state.waiting.find(offset)) is not None:
+        elif (wait := told.waits.get(offset)) is not None:
             info.state, info.due_us = DeliveryState.WAITING.value, wait.wall_us
         elif offset not in state.ready:
-            lease = next(lease for lease in leases if offset in lease.left)
+            lease = told.leases[offset]
             info.state, info.due_us, info.member = DeliveryState.LEASED.value, lease.wall_deadline_us, lease.member
             info.attempts += offset in lease.handed
-        mark = marks.get(offset)
+        mark = marks.get(offset, NEW)
         info.attempts += mark.attempts
         info.error = mark.error
-
-    def page(self, words: Collection[DeliveryState], start: int, limit: int) -> list[MessageState]:
-        """Return the first messages from `start` on that are in one of these states, at most `limit`."""
-        offsets = lowest(self._offsets(words, start, limit), limit)
-        state = self._state
-        leases = [] if state is None else [one for one in state.leases.values() if not one.left.isdisjoint(offsets)]
-        return [self.read(offset, leases) for offset in offsets]
 
     def _offsets(self, words: Collection[DeliveryState], start: int, limit: int) -> OffsetSet:
         """Return what of these states lies from `start` on; of those never leased no more than `limit`."""

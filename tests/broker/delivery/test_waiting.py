@@ -23,7 +23,7 @@ def test_the_next_due_is_one_that_still_waits():
     waiting.add(OffsetSet([1]), 10, 10, 10)
     waiting.add(OffsetSet([2]), 20, 20, 20)
     waiting.forget(set_of([(0, 2)]))
-    assert (waiting.next_due_us(), waiting.find(1)) == (20, None)
+    assert (waiting.next_due_us(), waiting.find(set_of([(1, 2)]))) == (20, {})
     waiting.check()
 
 
@@ -45,4 +45,4 @@ def test_what_waits_goes_on_after_a_start_by_the_smaller_of_time_and_delay():
     waiting.add(OffsetSet([2]), 0, wall_us=5_000, delay_us=300)
     waiting.add(OffsetSet([3]), 0, wall_us=100, delay_us=300)
     waiting.resume(wall_us=900, monotonic_us=7)
-    assert [waits.due_us if (waits := waiting.find(at)) else None for at in (1, 2, 3)] == [107, 307, 7]
+    assert {at: wait.due_us for at, wait in waiting.find(set_of([(1, 4)])).items()} == {1: 107, 2: 307, 3: 7}
