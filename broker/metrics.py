@@ -73,6 +73,7 @@ HELP: dict[str, str] = {
     "tidelog_queue_dead_letters_lost_total": (
         "Messages given up, and removed or damaged before a copy was made, by group."
     ),
+    "tidelog_queue_redriven_messages_total": "Dead letters made available to their group again, by group.",
     "tidelog_queue_returned_messages_total": "Messages given back uncounted: not handled, or suspects, by group.",
     "tidelog_queue_expired_messages_total": "Messages whose lease ended by itself, by group.",
     "tidelog_queue_lease_lost_total": "Parts of settles refused because the lease had ended, by group.",
