@@ -52,7 +52,7 @@ async def test_groups_are_made_described_changed_moved_and_deleted() -> None:
         assert (made.group.generation, made.group.start, made.group.given) == (1, GroupStart("earliest"), settings)
         assert [topic.topic for topic in made.group.topics] == ["default/orders"]
         assert made.group.settings == GroupSettings(
-            5_000_000, 4, BackoffInfo("linear", 1_000, 2_000, 2_000, 20), None, False
+            5_000_000, 4, BackoffInfo("linear", 1_000, 2_000, 2_000, 20), None, True
         )
         assert isinstance(await refusal(peer, CreateGroup("default/billing", ["default/orders"])), GroupExistsError)
         altered = await ask(peer, AlterGroup("default/billing", GroupSettings(max_attempts=7), ["visibility_timeout"]))
