@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 
 import msgspec
 
@@ -139,7 +140,9 @@ def _whole(text: bytes) -> int:
     return int(text)
 
 
+@lru_cache(maxsize=256)
 def _time(time_us: int) -> bytes:
+    """Return a moment as text; many messages are given up in one."""
     moment = _EPOCH + timedelta(microseconds=time_us)
     return (moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z").encode()
 

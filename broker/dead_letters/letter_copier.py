@@ -35,6 +35,9 @@ MAX_ERROR_BYTES = 48 * KIB
 
 CUT = "\n... (cut)"
 
+_AT_LIMIT, _EXPIRED = int(Flag.AT_LIMIT), int(Flag.EXPIRED)
+"""As plain numbers, which are quicker to look at."""
+
 REPLACED = frozenset(
     {REASON, ERROR, GROUP, TOPIC, PARTITION, OFFSET, ATTEMPTS, FIRST_DELIVERED_AT, AT, REDRIVES, ORIGIN_ID}
 )
@@ -54,6 +57,8 @@ class LetterCopier:
         self._partition = partition
         self._marks = marks
         self._by_offset: dict[int, Mark] | None = None
+        self._pairs: dict[tuple[Mark, int], tuple[list[Header], list[Header]]] = {}
+        """What is said before and after the offset, by mark and how often it was redriven: most say the same."""
 
     def __repr__(self) -> str:
         return f"<LetterCopier of {self._group!r} in {self._topic}/{self._partition}>"
@@ -61,22 +66,32 @@ class LetterCopier:
     def __call__(self, offset: int, headers: Sequence[Header]) -> Sequence[Header]:
         """Return the headers of the copy of a message that has these."""
         mark = self._mark(offset)
-        said = DeadLetterHeaders(
-            reason=reason_of(mark).value,
-            group=self._group,
-            topic=self._topic,
-            partition=self._partition,
-            offset=offset,
-            attempts=mark.attempts,
-            error=None if mark.error is None else error_text(mark.error),
-            first_delivered_us=mark.first_us,
-            at_us=mark.given_up_us,
-            redrives=redrives_of(headers) + mark.redrives,
-            topic_count=self._topic_count,
-        )
-        first_id = next((pair for pair in headers if pair[0] == ORIGIN_ID), None)
-        own = said.pairs() if first_id is None else [*said.pairs(), first_id]
-        return [*(pair for pair in headers if pair[0] not in REPLACED), *own]
+        before, after = self._said(mark, redrives_of(headers) + mark.redrives)
+        own = [*before, (OFFSET, b"%d" % offset), *after]
+        if not headers:
+            return own
+        first_id = [pair for pair in headers if pair[0] == ORIGIN_ID][:1]
+        return [*(pair for pair in headers if pair[0] not in REPLACED), *own, *first_id]
+
+    def _said(self, mark: Mark, redrives: int) -> tuple[list[Header], list[Header]]:
+        known = self._pairs.get((mark, redrives))
+        if known is None:
+            pairs = DeadLetterHeaders(
+                reason=reason_of(mark).value,
+                group=self._group,
+                topic=self._topic,
+                partition=self._partition,
+                offset=0,
+                attempts=mark.attempts,
+                error=None if mark.error is None else error_text(mark.error),
+                first_delivered_us=mark.first_us,
+                at_us=mark.given_up_us,
+                redrives=redrives,
+                topic_count=self._topic_count,
+            ).pairs()
+            place = next(place for place, (name, _said) in enumerate(pairs) if name == OFFSET)
+            known = self._pairs[mark, redrives] = pairs[:place], pairs[place + 1 :]
+        return known
 
     def _mark(self, offset: int) -> Mark:
         if self._by_offset is None:  # in the worker, which has the time
@@ -86,9 +101,9 @@ class LetterCopier:
 
 def reason_of(mark: Mark) -> Reason:
     """Return why a message was given up."""
-    if not mark.why & Flag.AT_LIMIT:
+    if not mark.why & _AT_LIMIT:
         return Reason.REJECTED
-    return Reason.EXPIRED if mark.why & Flag.EXPIRED else Reason.MAX_ATTEMPTS
+    return Reason.EXPIRED if mark.why & _EXPIRED else Reason.MAX_ATTEMPTS
 
 
 def error_text(error: SettleError) -> str:

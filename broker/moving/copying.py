@@ -187,5 +187,6 @@ class Copying:
 
 def _size(value: bytes | None, key: bytes | None, headers: Sequence[Header]) -> int:
     said = len(value or b"") + len(key or b"")
-    names = sum(len(name.encode()) + len(told or b"") for name, told in headers)
-    return RECORD_BYTES + said + names + HEADER_COST * len(headers)
+    names = sum(len(name) if name.isascii() else len(name.encode()) for name, _told in headers)
+    values = sum(len(told) for _name, told in headers if told)
+    return RECORD_BYTES + said + names + values + HEADER_COST * len(headers)
