@@ -223,22 +223,25 @@ class Acquirer:
                 return False
             raise
         desk.pump()
+        waiter = self._idle = Waiter()  # before it is looked for room, so that no answer that makes some is missed
         asked = self.asking.on_its_way() or self.asking.ask(
             connection, self._prefetch, is_waited_for=True, listed=self.listed
         )
-        if asked is None and self.asking.problem is not None:  # read by another thread just now: nobody would wake us
-            return await self._after_answer(until)
-        waiter = asked.call if asked is not None else Waiter()
-        self._idle = waiter
-        waiter.is_stirred = self.is_stopped  # looked at after it can be stirred, so that no stop is missed
-        give_up_at = math.inf if asked is None else asked.give_up_at
+        wakes_at = desk.next_end()
+        if asked is not None:
+            waiter, wakes_at = asked.call, asked.give_up_at
+            self._idle, waiter.is_stirred = waiter, False
         try:
-            await connection.wait(waiter, min(until, give_up_at, desk.retry_at))
+            if asked is None and self.asking.problem is not None:  # read by another thread: nobody would wake us
+                return await self._after_answer(until)
+            if self.is_stopped:  # looked at after it can be stirred, so that no stop is missed
+                waiter.stir()
+            await connection.wait(waiter, min(until, wakes_at, desk.retry_at))
         except ConnectionLostError:
             return self._may_go_on(until)
         finally:
             self._idle = None
-        if asked is not None and not waiter.done and self._time.now() >= give_up_at:
+        if asked is not None and not waiter.done and self._time.now() >= asked.give_up_at:
             connection.fail(ConnectionLostError(f"lost {connection.address} (no answer)"))
         return await self._after_answer(until)
 

@@ -88,7 +88,9 @@ class Asking:
         """Send an Acquire, if there is room for more messages; a hasty one is answered though there be none."""
         desk = self._desk
         with desk.lock:
-            count = prefetch.wanted(desk.book.buffered, desk.book.held, is_waited_for=is_waited_for, listed=listed)
+            desk.forget_over()
+            buffered, held = desk.book.load(self._time.now(), self._time.wall_us())
+            count = prefetch.wanted(buffered, held, is_waited_for=is_waited_for, listed=listed)
             if not count or self._asked is not None or self.problem is not None:
                 return None
             return self._ask(connection, count, 0.0 if is_hasty else self._time.at_most(MAX_WAIT_S))

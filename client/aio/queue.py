@@ -154,8 +154,8 @@ class AsyncQueue(AsyncTaking[AnyQueueMessage], Generic[AnyQueueMessage]):
         if not runtime.is_forked(desk.home):
             with desk.lock:
                 desk.look()
-                return desk.book.statistics()
-        return desk.book.statistics()
+                return desk.book.statistics(self.now(), self._time.wall_us())
+        return desk.book.statistics(self.now(), self._time.wall_us())
 
     # -- ending ----------------------------------------------------------------------------------------------------
 

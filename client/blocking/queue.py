@@ -153,8 +153,8 @@ class Queue(Taking[AnyQueueMessage], Generic[AnyQueueMessage]):
         if not runtime.is_forked(desk.home):
             with desk.lock:
                 desk.look()
-                return desk.book.statistics()
-        return desk.book.statistics()
+                return desk.book.statistics(self.now(), self._time.wall_us())
+        return desk.book.statistics(self.now(), self._time.wall_us())
 
     # -- ending ----------------------------------------------------------------------------------------------------
 

@@ -101,15 +101,17 @@ class QueueBackground(Tended):
     def _tend(self) -> float:
         desk, now = self.desk, self._time.now()
         self._renew(now)
-        desk.pass_over()
-        next_due = min(self._plan.next_due(desk.book), desk.hand_until())
+        self._clear_up()
+        next_due = min(self._plan.next_due(desk.book), desk.next_end())
         busy_until = desk.seen_at + BUSY_S
         if now < busy_until:
             return min(busy_until, next_due)
-        if self._asking.is_pulling:
-            return next_due
         if desk.book.reports:
             desk.tell()
+        if self._asking.is_pulling:  # whoever pulls reads, and connects
+            desk.report()
+            again_at = desk.retry_at if desk.retry_at > now else now + MAX_ROUND_S
+            return min(next_due, again_at)
         if not self._has_work():
             return next_due
         connection = desk.connect(NEVER)
@@ -145,6 +147,12 @@ class QueueBackground(Tended):
         return bool(book.leases or book.dirty or book.settles.flights or book.settles.has_pending) or (
             self._asking.on_its_way() is not None
         )
+
+    def _clear_up(self) -> None:
+        """What has ended is handed out no more, and not kept."""
+        self.desk.pass_over()
+        with self.desk.lock:
+            self.desk.forget_over()
 
     def _renew(self, now: float) -> None:
         desk = self.desk

@@ -70,8 +70,13 @@ class QueueDesk(SettleSender):
         try:
             runtime.background("tidelog queue, lost leases", self.tell)
         except RuntimeError:  # the event loop is at its end, and takes nothing more: the log hears of it all the same
-            while self.book.reports:
-                self._log(self.book.reports.pop(0))
+            while (report := self._next_report()) is not None:
+                self._log(report)
+
+    def _next_report(self) -> LostLease | None:
+        """Take the next one: the user's thread and the background both tell."""
+        with self.lock:
+            return self.book.reports.pop(0) if self.book.reports else None
 
     def _log(self, report: LostLease) -> None:
         """Say once of a lease that it was lost."""
@@ -104,7 +109,7 @@ class QueueDesk(SettleSender):
         entry, conflicts, serial = self._take(lease, offsets, how, is_batch=is_batch, is_awaited=wait)
         if not wait:
             return runtime.SETTLED
-        return self._settled(lease, entry, conflicts, serial, timeout)
+        return self._settled(lease, offsets, entry, conflicts, serial, timeout)
 
     def _take_later(self, lease: HeldLease, offsets: list[int], how: How, is_batch: bool) -> None:
         self._take(lease, offsets, how, is_batch=is_batch)
@@ -120,7 +125,15 @@ class QueueDesk(SettleSender):
             self.attend()
         return entry, conflicts, serial
 
-    def _settled(self, lease: HeldLease, entry: Entry | None, conflicts: int, serial: int, timeout: Timeout) -> None:
+    def _settled(
+        self,
+        lease: HeldLease,
+        offsets: list[int],
+        entry: Entry | None,
+        conflicts: int,
+        serial: int,
+        timeout: Timeout,
+    ) -> None:
         """Return when an entry is durable; without one, when what was said of the messages before is."""
         deadline = Deadline.after(timeout_seconds(timeout, self._timeout), self.time.now())
         is_told = False
@@ -130,11 +143,12 @@ class QueueDesk(SettleSender):
         finally:
             with self.lock:
                 self.book.no_longer_awaited(entry, is_told=is_told)
+                was_lost = is_told and self.book.told_lost(lease, offsets)
         self.tell()
-        if conflicts or (entry is None and lease.is_lost):
-            raise lost_error(lease)
         if entry is not None and entry.error is not None:
             raise copy_of(entry.error)
+        if conflicts or was_lost or (entry is None and lease.is_lost):
+            raise lost_error(lease)
 
     def flush(self, deadline: Deadline) -> None:
         """Return when everything settled so far is durable. Raises LeaseLostError for what was lost and not raised by
@@ -157,8 +171,7 @@ class QueueDesk(SettleSender):
 
     def tell(self) -> None:
         """Tell the user of leases that were lost; outside of every lock."""
-        while self.book.reports:
-            report = self.book.reports.pop(0)
+        while (report := self._next_report()) is not None:
             self._log(report)
             if self._on_lease_lost is not None:
                 try:

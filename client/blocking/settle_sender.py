@@ -76,11 +76,9 @@ class SettleSender:
         """Send what there is to say. Waits for nothing; of this process and loop only."""
         with self.lock:
             self.look()
-            self.book.gather()
             connection = self._connection
             is_up = connection is not None and connection.error is None
-            if is_up and connection is not None and self.closed is None:
-                self._send(connection)
+            self._say(connection if is_up else None)
         if not is_up:
             self.on_work()
         self.on_progress()
@@ -89,10 +87,8 @@ class SettleSender:
         """Tell the broker what was handed out, also where there is nothing else to say."""
         with self.lock:
             self.look()
-            self.book.gather()
             connection = self._connection
-            if connection is not None and connection.error is None and self.closed is None:
-                self._send(connection, reports=True)
+            self._say(None if connection is None or connection.error is not None else connection, reports=True)
 
     def look(self) -> None:
         """Find out how far the list in hand is."""
@@ -118,10 +114,26 @@ class SettleSender:
         for lease in self.book:
             self.book.give_back_rest(lease, RETURNED)
 
-    def hand_until(self) -> float:
-        """Return when the lease of what is in hand ends."""
-        hand = self.hand
-        return hand.lease.expires_at if hand is not None and len(hand) else math.inf
+    def forget_over(self) -> None:
+        """Forget leases that have ended, once the broker was told of all: one that was made anew meanwhile may have
+        kept them for longer. The lock is held."""
+        if not self.must_tell_held and self.link.current is self._connection:
+            self.book.forget_over(self.time.now(), self.time.wall_us())
+
+    def next_end(self) -> float:
+        """Return when the next lease ends, as far as is known here."""
+        with self.lock:
+            return self.book.next_end(self.time.now(), self.time.wall_us())
+
+    def _say(self, connection: Connection | None, *, reports: bool = False) -> None:
+        """Gather what was acknowledged, and send it where that can be done."""
+        self.book.gather()
+        if connection is None or self.closed is not None:
+            return
+        self._send(connection, reports=reports)
+        if self.is_attentive and self.dirty:  # by a thread that found it inattentive still, and so said nothing
+            self.book.gather()
+            self._send(connection)
 
     def _send(self, connection: Connection, *, reports: bool = False) -> None:
         settles = self.book.settles
@@ -168,8 +180,7 @@ class SettleSender:
             self.on_work()
         self.pass_over()
         self.look()
-        self.book.gather()
-        self._send(connection)
+        self._say(connection)
         self._ring()
         self.on_progress()
 

@@ -63,6 +63,7 @@ class HeldLease:
         "is_lost",
         "left",
         "looked_at",
+        "lost",
         "max_attempts",
         "offsets",
         "oldest",
@@ -101,6 +102,8 @@ class HeldLease:
         self.unanswered = 0
         """Settles of it that the broker has not confirmed."""
         self.is_lost = False
+        self.lost: dict[int, bool] = {}
+        """Offsets that were settled, which changed nothing, and whether a call has raised that."""
         self.is_alone = grant.is_alone
         self.attempts = grant.attempts
         self.max_attempts = max_attempts

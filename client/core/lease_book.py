@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from ...protocol.errors import InvalidRequestError, LeaseLostError, TidelogError
@@ -27,7 +28,7 @@ MAX_REPORTED = 8_192
 
 
 class LeaseBook:
-    """Leases by id. A lease is kept until all of it is settled and confirmed, or it is lost."""
+    """Leases by id. A lease is kept until all of it is settled and confirmed, or it is lost, or has ended."""
 
     def __init__(self, settles: Settles) -> None:
         self.settles = settles
@@ -55,23 +56,33 @@ class LeaseBook:
         self.leases[lease.id] = lease
         self.counts["received"] += len(lease.offsets)
 
-    @property
-    def held(self) -> int:
-        """Messages that are not settled."""
-        return sum(lease.left for lease in self.leases.values() if not lease.is_lost)
+    def running(self, now: float, wall_us: int) -> list[HeldLease]:
+        """Return the leases that have not ended, as far as is known here: only those hold anything."""
+        return [lease for lease in self.leases.values() if not lease.is_over(now, wall_us)]
 
-    @property
-    def buffered(self) -> int:
-        """Messages that were not handed out."""
-        return sum(len(lease.offsets) - lease.handed for lease in self.leases.values() if not lease.is_lost)
+    def load(self, now: float, wall_us: int) -> tuple[int, int]:
+        """Return how many messages were not handed out, and how many are not settled."""
+        leases = self.running(now, wall_us)
+        return sum(len(lease.offsets) - lease.handed for lease in leases), sum(lease.left for lease in leases)
 
-    def statistics(self) -> QueueStatistics:
+    def next_end(self, now: float, wall_us: int) -> float:
+        """Return when the next lease ends unless it is renewed."""
+        return min((lease.expires_at for lease in self.running(now, wall_us)), default=math.inf)
+
+    def forget_over(self, now: float, wall_us: int) -> None:
+        """Keep no lease that has ended by the clock here once nothing of it waits here or is on its way. What the user
+        says of its messages later is told to the broker all the same."""
+        for lease in self:
+            if lease.has_none_to_hand_out and not lease.unanswered and lease.is_over(now, wall_us):
+                self.leases.pop(lease.id, None)
+
+    def statistics(self, now: float, wall_us: int) -> QueueStatistics:
         """Return all counts."""
-        leases = [*self.leases.values()]
+        leases = self.running(now, wall_us)
         return QueueStatistics(
             **self.counts,
-            buffered=self.buffered,
-            in_hand=sum(len(lease.open_offsets(0, lease.handed)) for lease in leases if not lease.is_lost),
+            buffered=sum(len(lease.offsets) - lease.handed for lease in leases),
+            in_hand=sum(len(lease.open_offsets(0, lease.handed)) for lease in leases),
             unconfirmed=sum(len(entry.offsets) for entry in self.settles.unanswered()),
         )
 
@@ -139,6 +150,13 @@ class LeaseBook:
         """A caller waits no more for what was said; unless it raises what was lost of it, `untold` has that."""
         lost = 0 if entry is None else self.awaited.pop(entry, 0)
         self.untold += 0 if is_told else lost
+
+    def told_lost(self, lease: HeldLease, offsets: Iterable[int]) -> bool:
+        """A caller that says once more what changed nothing is told now; return whether there was any of it."""
+        found = [offset for offset in offsets if offset in lease.lost] if lease.lost else []
+        self.untold = max(0, self.untold - sum(not lease.lost[offset] for offset in found))
+        lease.lost |= dict.fromkeys(found, True)
+        return bool(found)
 
     def renew(self, leases: Iterable[HeldLease]) -> None:
         """Keep leases for as long as they were given for."""
@@ -222,6 +240,7 @@ class LeaseBook:
         root = entry.root()
         if root in self.awaited:
             self.awaited[root] += len(entry.offsets)
+            entry.lease.lost |= dict.fromkeys(entry.offsets, True)
         else:
             self.untold += len(entry.offsets)
 
@@ -240,6 +259,7 @@ class LeaseBook:
             partition=lease.partition,
         )
         self.counts["lost"] += len(offsets)
+        lease.lost |= dict.fromkeys(offsets, False)
         self.reports.append(LostLease(lease.topic.shown, lease.partition, offsets, error))
 
 

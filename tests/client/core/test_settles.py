@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from tests.client.core.leases import DESK, lease_of
 
@@ -207,7 +209,7 @@ def test_what_expired_in_the_buffer_is_passed_over_and_given_back() -> None:
     lost.is_lost = True
     book.expire(lost)
     book.expire(lost)
-    assert (book.buffered, book.counts["expired"], lease.left) == (0, 12, 2)
+    assert (book.load(0.0, 0)[0], book.counts["expired"], lease.left) == (0, 12, 2)
     flight = book.settles.next_request(book.hand_overs(), 0.0)
     assert said(flight) == [("ACCEPT", 1, [(0, 1)]), ("RETURN", 1, [(3, 10)])]
     assert flight is not None
@@ -243,3 +245,29 @@ def test_halves_cost_few_requests(settled_elsewhere: int) -> None:
     assert items <= min(1 + 20 * settled_elsewhere, 2000)
     assert (book.counts["acknowledged"], book.counts["lost"]) == (1000 - len(gone), len(gone))
     assert book.leases == {}
+
+
+def test_what_ended_by_the_clock_holds_nothing() -> None:
+    """A lease of 30 s counts for 30 s: then it is neither in hand nor room taken. It is forgotten once nothing of it
+    waits here or is on its way, and an acknowledgement that comes still is told to the broker."""
+    lease = lease_of((0, 4))
+    book = book_of(lease)
+    lease.handed = 4
+    assert (book.load(29.0, 29_000_000), book.next_end(29.0, 29_000_000)) == ((0, 4), 30.0)
+    ack(lease, 0)
+    book.gather()
+    assert (book.load(30.0, 30_000_000), book.next_end(30.0, 30_000_000)) == ((0, 0), math.inf)
+    book.forget_over(30.0, 30_000_000)
+    assert [*book] == [lease]  # what was acknowledged is not answered
+    (flight,) = [book.settles.next_request([], 30.0)]
+    assert flight is not None
+    entries, _ = book.settles.answered(flight, SettleReply([None]), 30.0)
+    book.confirmed(entries, 30_000_000, 30.0)
+    book.forget_over(29.0, 29_000_000)
+    assert [*book] == [lease]
+    book.forget_over(30.0, 30_000_000)
+    assert [*book] == []
+    ack(lease, 1)
+    book.gather()
+    assert [[*entry.offsets] for entry in book.settles.unanswered()] == [[1]]
+    assert book.statistics(30.0, 30_000_000).in_hand == 0
