@@ -59,7 +59,7 @@ class Dispatch:
     def acquire(self, request: Acquire, member: Member, duration_us: int) -> Reply | Deferred[Reply]:
         """Lease what there is for `duration_us`, or wait for it."""
         waiter = WaitingAcquire(request, member, duration_us, self._end)
-        waiter.is_hasty = not request.max_wait_us or self._is_changed(waiter)
+        waiter.is_hasty = not request.max_wait_us or waiter.is_changed(self._topics)
         self._waiting[waiter] = None
         if waiter.is_hasty:
             self._hasty[waiter] = None
@@ -104,20 +104,8 @@ class Dispatch:
                 self._end(waiter)
                 waiter.answer.fail(gone)
             else:
-                if self._is_changed(waiter):
+                if waiter.is_changed(self._topics):
                     self._answer_empty(waiter)
-
-    def _is_changed(self, waiter: WaitingAcquire) -> bool:
-        known = waiter.request.metadata_version
-        if waiter.request.any_topic:
-            return self._topics.version > known
-        return bool(known) and any(self._changed_version(topic_id) > known for topic_id in waiter.topics)
-
-    def _changed_version(self, topic_id: int) -> int:
-        try:
-            return self._topics.by_id(topic_id).changed_version
-        except UnknownTopicIdError:
-            return self._topics.version
 
     def _answer_empty(self, waiter: WaitingAcquire) -> None:
         if not waiter.is_over:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...protocol.errors import UnknownTopicIdError
 from ...protocol.messages import Acquire
 from ..deferred import Deferred, Reply
 from ..timers import Timer
 from .member import Member
+from .topic_source import TopicSource
 
 
 class WaitingAcquire:
@@ -37,3 +39,17 @@ class WaitingAcquire:
 
     def __repr__(self) -> str:
         return f"<WaitingAcquire of member {self.member.id:#x}{' over' if self.is_over else ''}>"
+
+    def is_changed(self, topics: TopicSource) -> bool:
+        """Whether one of its topics changed since it asked what there is, or any where it asks about all."""
+        known = self.request.metadata_version
+        if self.request.any_topic:
+            return topics.version > known
+        return bool(known) and any(_changed_version(topics, topic_id) > known for topic_id in self.topics)
+
+
+def _changed_version(topics: TopicSource, topic_id: int) -> int:
+    try:
+        return topics.by_id(topic_id).changed_version
+    except UnknownTopicIdError:
+        return topics.version

@@ -159,6 +159,25 @@ def test_all_that_were_drained_go_on_when_the_suspects_are_taken() -> None:
     assert [len(first.held), len(second.held)] == [2, 2]
 
 
+def test_nobody_is_drained_for_suspects_of_topics_that_it_does_not_ask_for() -> None:
+    """A member was drained while it asked for both topics: of the one without suspects it gets messages again."""
+    core, (member, lost) = begin(10)
+    core.create("letters")
+    core.produce(core.topic("letters").partition(0), batch(*[b"%d" % number for number in range(20)]))
+    letters = core.topic("letters").id
+    core.wait(core.groups.join("default/g", [1, letters], start=None, settings=None))
+    member.topic_id = lost.topic_id = letters
+    take(core, lost, 10)
+    core.advance(20 * SECOND)
+    take(core, member, 10)
+    core.advance(11 * SECOND)
+    take(core, member, 5)
+    assert len(member.held) == 1, "it is drained"
+    member.topic_id = 1
+    take(core, member, 5)
+    assert [(held.topic_id, len(held.left)) for held in member.held.values()] == [(letters, 10), (1, 5)]
+
+
 # -- bugs ----------------------------------------------------------------------------------------------------------
 
 
