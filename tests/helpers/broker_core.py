@@ -31,7 +31,14 @@ from tidelog.broker.storage.files import Files, MemoryFiles
 from tidelog.broker.storage.sync_round import SyncTask, run_round
 from tidelog.broker.timers import Timers
 from tidelog.broker.topics import Topic, TopicDefaults, TopicLimits, Topics
-from tidelog.protocol.batch import BatchHeader, Codec, RoutingColumns, decode_batch, encode_batch
+from tidelog.protocol.batch import (
+    DEFAULT_PRIORITY,
+    BatchHeader,
+    Codec,
+    RoutingColumns,
+    decode_batch,
+    encode_batch,
+)
 from tidelog.protocol.columns import DEDUP_ID, RETRY
 from tidelog.protocol.dedup_id import NO_DEDUP_ID, hash_dedup_id
 from tidelog.protocol.errors import TidelogError
@@ -53,6 +60,7 @@ def batch(
     ids: Sequence[bytes | None] | None = None,
     max_attempts: Sequence[int] | None = None,
     codec: Codec = Codec.NONE,
+    priority: int = DEFAULT_PRIORITY,
 ) -> memoryview:
     """Return one batch as a producer sends it, in a buffer of its own; `ids` are dedup ids as a user gives them, and
     `max_attempts` what each message says of itself (0: nothing)."""
@@ -69,6 +77,7 @@ def batch(
         base_sequence=sequence,
         routing=None if ids is None and retries is None else routing,
         codec=codec,
+        priority=priority,
     )
     return memoryview(encoded)
 
