@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...protocol.errors import TidelogError, UnknownTopicIdError
-from ..deferred import Deferred
+from ..deferred import Deferred, failed
 from ..delivery.offset_set import OffsetSet
 from ..delivery.pending_letters import PENDING_GROUP
 from ..moving.mover import Mover
@@ -50,6 +50,9 @@ class _Sending:
 
     def send(self, letters: OffsetSet) -> Deferred[OffsetSet]:
         """Send pending letters; resolves with those that were sent, once that is synced."""
+        problem = self.source.problem()
+        if problem is not None:
+            return failed(problem)
         waiting = _Waiting(letters, OffsetSet(), Deferred())
         self._waiting.append(waiting)
         self.source.wanted = self.source.wanted | letters
@@ -57,9 +60,12 @@ class _Sending:
         self.mover.wake()
         return waiting.answer
 
-    def go_on(self, letters: OffsetSet) -> None:
-        """Send letters that were announced before a start."""
-        self.source.wanted = self.source.wanted | letters
+    def restart(self, announced: OffsetSet) -> None:
+        """Go on with what the delivery log says was announced; while it takes nothing, whoever waits is told so."""
+        problem = self.source.problem()
+        if problem is not None:
+            self._blocked(problem)
+        self.source.wanted = self.source.wanted | announced
         self.mover.restart()
 
     def close(self, error: TidelogError) -> None:
@@ -121,13 +127,10 @@ class SendingAnew:
 
     def opened(self, delivery: PartitionDelivery, partition: Partition) -> None:
         """Go on with what a delivery log says that was opened, opened anew, or fenced."""
-        place = (partition.topic_id, partition.index)
-        for (where, _), sending in [*self._sendings.items()]:
-            if where == place:
-                sending.mover.restart()
-        for target_log, letters in _announced(delivery).items():
-            if (place, target_log) not in self._sendings and self._is_there(target_log):
-                self._way(partition, target_log).go_on(letters)
+        place, announced = (partition.topic_id, partition.index), _announced(delivery)
+        known = {target_log for where, target_log in self._sendings if where == place}
+        for target_log in known | {one for one in announced if self._is_there(one)}:
+            self._way(partition, target_log).restart(announced.get(target_log, OffsetSet()))
 
     def _way(self, source: Partition, target_log: int) -> _Sending:
         key = ((source.topic_id, source.index), target_log)

@@ -164,6 +164,23 @@ def test_the_dead_letter_topic_goes_while_letters_are_on_their_way() -> None:
     assert core.topics.find("default/orders.dlq") is None
 
 
+def test_as_new_the_dead_letters_own_log_fails() -> None:
+    """Before, and in the middle: refused, nothing waits for ever; after the reopening there is one new message each."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)], as_new=True)
+    fault = files.fail("sync", errno.EIO, path=LETTERS_DELIVERY)
+    assert codes(redriving.redrive([(0, 4)], as_new=True)) == {"LOG_FENCED"}
+    assert fault.fired == 1
+    answer = redriving.ask([(4, 5)], as_new=True)
+    assert answer.error is not None
+    assert answer.error.code == "LOG_FENCED"
+    redriving.core.wait(redriving.core.topics.reopen("default/orders.dlq"))
+    redriving.core.advance(2 * MINUTE)
+    redriving.redrive([(0, 5)], as_new=True)
+    assert redriving.pending() == [5, 6]
+    assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 7: 1}
+
+
 def test_damaged_dead_letters_are_refused_and_can_be_purged() -> None:
     """Where a bit of a copy rots it names no message any more: the others come back."""
     files, redriving = begin()
