@@ -300,7 +300,9 @@ class VirtualClock:
                 continue
             if thread.daemon and thread.ident not in self._users:  # a watchdog, a progress bar
                 continue
-            frame = frames.get(thread.ident or 0)
+            if thread.ident is None:  # it was begun a moment ago, and may do anything
+                return False
+            frame = frames.get(thread.ident)
             if frame is not None and not _waits_for_a_thread(frame):
                 return False
         return True

@@ -180,6 +180,27 @@ def test_a_wait_beside_a_busy_thread_takes_its_real_time_at_most() -> None:
         assert since(broker) == timedelta(seconds=0.2)
 
 
+def test_a_thread_that_is_about_to_run_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever begins one waits for it too, without a timeout: no wait is given up in between."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
+        client.topics.create("t", partitions=1)
+        sender = threading.Thread(target=lambda: client.produce("t", b"x"))
+        looks, listed = 0, threading.enumerate
+
+        def threads() -> list[threading.Thread]:
+            nonlocal looks
+            looks += 1
+            if looks == 5:
+                sender.start()
+            return listed() if sender.ident else [*listed(), sender]
+
+        monkeypatch.setattr(threading, "enumerate", threads)
+        with client.consumer("t") as consumer:
+            assert [message.value for message in consumer.receive()] == [b"x"]
+        assert looks >= 5
+        sender.join()
+
+
 def test_a_watchdog_holds_nothing_up() -> None:
     """A daemon thread that never touched the broker is not waited for."""
     stop = threading.Event()
