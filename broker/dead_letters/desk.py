@@ -32,8 +32,8 @@ from ..queues.queues import Queues
 from ..services import Services
 from ..topics import Topics
 from .attempts import check_exists, read_attempts
-from .dead_letter_topics import check_dead_letter_topic
-from .letters import read_letters
+from .dead_letter_topics import is_dead_letter_topic
+from .letters import Letters, read_letters
 from .origins import Origins
 from .pending import PendingLetters
 from .redrive import Redriven, give_up_for_good, redrive_as_new, redrive_in_place
@@ -101,7 +101,6 @@ class DeadLetterDesk:
         return start_flow(read_attempts(self._services, partition, group.id, generation, request.offset))
 
     def _pending(self, topic_id: int, index: int) -> PendingLetters:
-        check_dead_letter_topic(self._topics.by_id(topic_id).name, self._groups)
         self._topics.partition(topic_id, index)
         return PendingLetters(partial(self._topics.partition, topic_id, index), self._anew.in_hand)
 
@@ -127,15 +126,17 @@ class DeadLetterDesk:
 
     def _purge(self, pending: PendingLetters, asked: OffsetSet) -> Flow[PurgeReply]:
         partition = pending.partition
+        topic = self._topics.by_id(partition.topic_id)
         wanted = yield from self._take(pending, asked)
         try:
             letters = yield from read_letters(partition, self._services.offload, wanted)
-            if wanted:
-                yield pending.resolve(wanted)
+            gone = wanted if is_dead_letter_topic(topic.name, self._groups) else OffsetSet(_copies(letters))
+            if gone:
+                yield pending.resolve(gone)
             yield from give_up_for_good(self._origins.dead_lettered(letters.found).values())
         finally:
             self._let_go(partition, wanted)
-        return PurgeReply(packed_of(wanted), packed_of(asked - wanted))
+        return PurgeReply(packed_of(gone), packed_of(asked - gone))
 
     def _take(self, pending: PendingLetters, asked: OffsetSet) -> Flow[OffsetSet]:
         """Return those of the dead letters asked for that are pending and in nobody's hand, and take them."""
@@ -151,6 +152,12 @@ class DeadLetterDesk:
         self._in_hand[place] -= letters
         if not self._in_hand[place]:
             del self._in_hand[place]
+
+
+def _copies(letters: Letters) -> list[int]:
+    """Return those that somebody gave up on: in a topic that holds no dead letters (any more), what else is there is
+    not pending, and nobody's to purge."""
+    return [letter.offset for letter in letters.found if letter.original is not None]
 
 
 def _asked(ranges: bytes, limit: int) -> OffsetSet:

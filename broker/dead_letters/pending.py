@@ -40,7 +40,9 @@ class PendingLetters:
             if problem is not None:
                 raise problem
             return _range(start, end)
-        state = log.fold.begin(PENDING_GROUP, PENDING_GENERATION, start)
+        state = log.fold.states.get(PENDING_GROUP)
+        if state is None:
+            return _range(start, end)
         free = state.ready | (state.moves.offsets - self._being_sent(partition))
         return (free & _range(start, end)) | _range(max(start, state.frontier), end)
 

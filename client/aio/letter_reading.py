@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from ...protocol.dead_letter_headers import DEAD_LETTER_SUFFIX
+from ...protocol.dead_letter_headers import DEAD_LETTER_SUFFIX, DeadLetterHeaders
 from ...protocol.errors import CorruptError, NotFoundError, OffsetOutOfRangeError, TidelogError
 from ...protocol.group_name import full_group_name
 from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MIB
@@ -63,6 +63,8 @@ async def find_letter_topics(session: Session, topic: str, deadline: Deadline) -
     reading = [group for group in reply.groups if any(one.topic == full for one in group.topics)]
     names = {usual, *(named for group in reading if (named := _named(group)) is not None)}
     known = await _entries(session, [full, *sorted(names)], deadline)
+    if known.keys() == {full} and await _holds_letters(session, known[full], deadline):
+        return [LetterTopic(known[full])]
     return [
         LetterTopic(known[name], full if name != usual or _is_shared(usual, full, reply.groups) else None)
         for name in sorted(names)
@@ -78,6 +80,23 @@ def _named(group: GroupInfo) -> str | None:
 def _is_shared(usual: str, full: str, groups: list[GroupInfo]) -> bool:
     """Whether dead letters of other topics go where those of this one usually do."""
     return any(_named(group) == usual and any(one.topic != full for one in group.topics) for group in groups)
+
+
+async def _holds_letters(session: Session, topic: TopicEntry, deadline: Deadline) -> bool:
+    """Whether the first message of a topic is a dead letter: it held those of a group that is gone, or names another
+    topic now."""
+    for partition in range(topic.partitions):
+        request = DeadLetters(topic.id, partition, limit=1)
+        reply = (await session.link.call(request, deadline)).message
+        assert isinstance(reply, DeadLettersReply)
+        spans = _spans_in(reply)
+        async for message in read_letters(session, topic, partition, spans, lambda: deadline):
+            return DeadLetterHeaders.read(message.headers.items()) is not None
+    return False
+
+
+def _spans_in(reply: DeadLettersReply) -> Spans:
+    return [(start, end) for start, end in unpack_ranges(reply.ranges).tolist()]
 
 
 async def _entries(session: Session, names: list[str], deadline: Deadline) -> dict[str, TopicEntry]:
@@ -97,7 +116,7 @@ async def pending_spans(session: Session, topic: TopicEntry, partition: int, dea
     while offset is not None:
         reply = (await session.link.call(DeadLetters(topic.id, partition, offset), deadline())).message
         assert isinstance(reply, DeadLettersReply)
-        spans += [(start, end) for start, end in unpack_ranges(reply.ranges).tolist()]
+        spans += _spans_in(reply)
         offset = reply.next_offset
     return spans
 

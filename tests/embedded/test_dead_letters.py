@@ -262,6 +262,22 @@ async def test_topics_may_share_a_dead_letter_topic(stage: Stage) -> None:
 
 
 @staged
+async def test_dead_letters_outlive_the_group_that_names_their_topic(stage: Stage) -> None:
+    """Deleted, or with another topic since: they are listed, published anew and purged all the same, and no other message
+    of such a topic is taken for one."""
+    await stage.client.produce_many("orders", [b"a", b"b"])
+    await stage.client.groups.create("g", "orders", dead_letter_topic="failed")
+    await stage.reject(b"a", b"b", produce=False)
+    await stage.client.groups.delete("g")
+    await stage.client.produce("failed", b"mine")
+    assert [letter.value async for letter in stage.letters.list("failed")] == [b"a", b"b", b"mine"]
+    assert (await stage.letters.redrive("failed/0@0", as_new=True)).as_new == 1
+    assert (await stage.letters.purge("failed")).purged == 1
+    assert [letter.value async for letter in stage.letters.list("failed")] == []
+    assert await stage.ids() == []
+
+
+@staged
 async def test_what_a_group_does_not_keep_is_dropped(stage: Stage) -> None:
     """With dead_letter=False nothing is copied, and the message is settled as rejected."""
     await stage.client.produce("orders", b"a")

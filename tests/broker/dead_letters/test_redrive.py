@@ -13,6 +13,7 @@ from tidelog.protocol.messages import (
     DeadLetters,
     GroupStart,
     MessageAttempts,
+    Purge,
     Redrive,
     RedriveReply,
     Settling,
@@ -226,12 +227,12 @@ def test_a_batch_with_the_brokers_own_names_is_refused(redriving: Redriving, nam
 
 
 def test_other_topics_have_no_dead_letters(redriving: Redriving) -> None:
-    """A topic that holds none is refused, before anything is said of its messages; so are ranges that are none."""
-    topic_id = redriving.core.topic("orders").id
-    with pytest.raises(InvalidRequestError, match="dead-letter topic"):
-        redriving.desk.pending(DeadLetters(topic_id, 0))
-    with pytest.raises(InvalidRequestError, match="dead-letter topic"):
-        redriving.desk.redrive(Redrive(topic_id, 0, pack_ranges([(0, 1)])))
+    """Messages of a topic that holds none are refused, and not purged; ranges that are none are refused too."""
+    core, topic_id = redriving.core, redriving.core.topic("orders").id
+    reply = core.wait(redriving.desk.redrive(Redrive(topic_id, 0, pack_ranges([(0, 2)]))))
+    assert refusals(reply) == {0: "NOT_FOUND", 1: "NOT_FOUND"}
+    purged = core.wait(redriving.desk.purge(Purge(topic_id, 0, pack_ranges([(0, 2)]))))
+    assert (purged.purged, offsets_in(purged.passed)) == (b"", [0, 1])
     for wrong in (b"", b"x", pack_ranges([(5, 5)]), pack_ranges([(0, 1_001)])):
         with pytest.raises(InvalidRequestError):
             redriving.desk.redrive(Redrive(redriving.topic_id, 0, wrong))
