@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +30,7 @@ from .dead_letter_rendering import (
 from .get import parse_message_id
 from .options import Output, OutputFormat, Timeout, Topic, Url, Yes, parse_limit, parse_whole
 from .output import StandardOutput, say
-from .progress import progress
+from .progress import Advance, progress
 from .pytest_file import written_test
 from .session import connected
 
@@ -188,6 +190,26 @@ def _test_of(client: Client, letter: DeadLetter, history: AttemptHistory | None)
     return written_test(letter, history, settings)
 
 
+@contextmanager
+def _counted(what: str) -> Generator[Advance]:
+    """Show progress, and where Ctrl-C cuts it off say how far it came: done is done."""
+    total = 0
+
+    with progress(what, None) as advance:
+
+        def count(amount: int) -> None:
+            nonlocal total
+            total += amount
+            advance(amount)
+
+        try:
+            yield count
+        except KeyboardInterrupt:
+            if total:
+                say(f"tidelog: stopped after {total} dead letters; the same command goes on with the rest")
+            raise
+
+
 def redrive(
     which: Which,
     filters: Filters = None,
@@ -209,7 +231,7 @@ def redrive(
     """
     conditions = read_conditions(filters or [], datetime.now(UTC))
     out = StandardOutput()
-    with connected(url, timeout) as client, progress("redriving", None) as advance:
+    with connected(url, timeout) as client, _counted("redriving") as counted:
         done = client.dead_letters.redrive(
             which,
             as_new=as_new,
@@ -217,7 +239,7 @@ def redrive(
             rate=rate,
             max_redrives=MAX_REDRIVES if max_redrives is None else max_redrives,
             dry_run=dry_run,
-            on_progress=advance,
+            on_progress=counted,
             **conditions,
         )
     if not done.matched:
@@ -256,8 +278,8 @@ def purge(
             "the dead letter" if "@" in which else "the dead letters that match" if conditions else "all dead letters"
         )
         confirm(f"Purge {all_of} of {which}?", yes)
-    with connected(url, timeout) as client, progress("purging", None) as advance:
-        done = client.dead_letters.purge(which, limit=limit, dry_run=dry_run, on_progress=advance, **conditions)
+    with connected(url, timeout) as client, _counted("purging") as counted:
+        done = client.dead_letters.purge(which, limit=limit, dry_run=dry_run, on_progress=counted, **conditions)
     if not done.matched:
         raise _nothing_found(which, filtered=bool(conditions))
     out.done = purged_text(done, is_trial=dry_run)

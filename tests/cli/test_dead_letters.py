@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
 import time
@@ -124,6 +126,28 @@ def test_redrive(tidelog: CommandLine, topic: str) -> None:
     assert "NOT_FOUND" in tidelog.run("dlq", "redrive", topic, code=3).error
     lines = tidelog.run("groups", "messages", f"g-{topic}", "--output", "json").lines
     assert [json.loads(line)["id"] for line in lines] == [f"{topic}/0@{at}" for at in (0, 1, 3)]
+
+
+def test_ctrl_c_leaves_done_what_is_done(tidelog: CommandLine, topic: str) -> None:
+    """It ends with 130 and says how far it came; the same command does the rest."""
+    give_up(tidelog, topic, *[str(at) for at in range(30)])
+    with tidelog.start("dlq", "redrive", topic, "--rate", "10/s") as process, Client(tidelog.url) as client:
+        until = time.monotonic() + 20
+        while client.dead_letters.count(topic) > 27:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        left = client.dead_letters.count(topic)
+    assert process.returncode == 130
+    assert 0 < left < 30
+    match = re.fullmatch(
+        rb"tidelog: stopped after ([0-9]+) dead letters; the same command goes on with the rest\n", err
+    )
+    assert match is not None, err
+    assert int(match[1]) in (30 - left, 30 - left - 1)
+    out = tidelog.run("dlq", "redrive", topic).out
+    assert out == f"redrove {left} dead letters: {left} in place\n".encode()
 
 
 def test_a_refused_redrive_is_a_failure(tidelog: CommandLine, topic: str) -> None:
