@@ -130,8 +130,12 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True):
 
 def redrives_of(pairs: Iterable[Pair]) -> int:
     """Return how often a message was redriven, by its headers."""
-    said = next((value for name, value in pairs if name == REDRIVES), None)
-    return int(said) if said is not None and _WHOLE.fullmatch(said.decode("latin-1")) else 0
+    return redrives_in(next((value for name, value in pairs if name == REDRIVES), None))
+
+
+def redrives_in(value: bytes | None) -> int:
+    """Return how often it says that a message was redriven: the value of the header, None where there is none."""
+    return int(value) if value is not None and _WHOLE.fullmatch(value.decode("latin-1")) else 0
 
 
 def _whole(text: bytes) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from ...protocol.batch import BatchHeader, decode_batch
-from ...protocol.dead_letter_headers import DeadLetterHeaders, redrives_of
+from ...protocol.dead_letter_headers import GROUP, REDRIVES, redrives_in
 from ...protocol.errors import CorruptError, TidelogError
 from ...protocol.segment_header import LogKind
 from ..delivery.offset_set import OffsetSet, set_of
@@ -67,24 +66,24 @@ def read_letters(partition: Partition, offload: Offload, wanted: OffsetSet) -> F
 
 def _note(found: list[Letter], wanted: OffsetSet, header: BatchHeader, batch: memoryview) -> None:
     records = decode_batch(batch)
-    routing = records.routing
+    routing, offsets = records.routing, records.offsets.tolist()
+    rows = [row for row, offset in enumerate(offsets) if offset in wanted]
+    if not rows:
+        return
     headers = None if records.headers is None else records.headers.to_list()
-    logs, offsets = routing.origin_logs, routing.origin_offsets
-    for at, offset in enumerate(records.offsets.tolist()):
-        if offset not in wanted:
-            continue
-        pairs: Sequence[tuple[str, bytes | None]] = () if headers is None else headers[at]
-        origin = None if logs is None or offsets is None else (int(logs[at]), int(offsets[at]))
-        found.append(Letter(offset, _original(origin, pairs), redrives_of(pairs)))
+    logs, origins = routing.origin_logs, routing.origin_offsets
+    for row in rows:
+        said = {} if headers is None else dict(headers[row])
+        group = said.get(GROUP)
+        original = None
+        if logs is not None and origins is not None and group is not None:
+            original = _original(int(logs[row]), int(origins[row]), group)
+        found.append(Letter(offsets[row], original, redrives_in(said.get(REDRIVES))))
 
 
-def _original(origin: tuple[int, int] | None, pairs: Sequence[tuple[str, bytes | None]]) -> Original | None:
+def _original(log_id: int, offset: int, group: bytes) -> Original | None:
     """Return what a record is a copy of: by its origin columns, which nobody but the broker can write."""
-    said = DeadLetterHeaders.read(pairs)
-    if origin is None or said is None:
-        return None
-    log_id, offset = origin
     place = log_id & ((1 << _PARTITION_BITS + _KIND_BITS) - 1)
     if place & ((1 << _KIND_BITS) - 1) != LogKind.MESSAGES:
         return None
-    return Original(log_id >> 32, place >> _KIND_BITS, offset, said.group)
+    return Original(log_id >> 32, place >> _KIND_BITS, offset, group.decode())
