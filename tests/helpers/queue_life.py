@@ -186,7 +186,7 @@ class QueueLife:
             "fill",
             "step the clock",
         )
-        kind = self.rng.choices(kinds, (16, 22, 14, 22, 16, 8, 2, 3, 2, 1, 1, 2, 1))[0]
+        kind = self.rng.choices(kinds, (16, 22, 14, 22, 16, 8, 2, 3, 2, 1, 2, 2, 1))[0]
         match kind:
             case "send":
                 self.send()

@@ -134,7 +134,9 @@ class QueueMember:
 
     def acquire(self, count: int, *, max_wait_us: int = 0, visibility_us: int = 0, max_bytes: int = 8 * MIB) -> Call:
         """Ask for leases; `harvest` takes them."""
-        held = [*self.held] if self._names_held else None
+        # What it asked to settle and was not answered about, as where the disk was full, is its own until it is.
+        unsettled = [item.lease for request in self.requests for item in request.settle.items]
+        held = sorted({*self.held, *unsettled}) if self._names_held else None
         self._names_held = False
         call = self.connection.ask(
             Acquire(
