@@ -132,6 +132,7 @@ class Mover:
             return
         if done.error is None:
             self._goes_on()
+            self._blockade.stop()  # nobody is woken by what others append there
             if self._source.to_move():
                 self.wake()  # they came in its last step
         elif self._blockade.block(done.error):

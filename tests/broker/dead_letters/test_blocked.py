@@ -351,6 +351,14 @@ def test_a_group_that_is_deleted_or_reset_has_nothing_copied_any_more() -> None:
     assert len(pins) == 0
 
 
+def test_who_has_moved_everything_watches_nothing() -> None:
+    """Groups by the thousand may share a dead-letter topic: what is appended there is of no concern to them."""
+    core, giving = begin()
+    giving.reject("g", [0])
+    core.settle()
+    assert core.topic("orders.dlq").partition(0).statistics().watches == 0
+
+
 def test_a_blocked_group_stays_at_work() -> None:
     """Though nobody asks for messages any more: its copies are made when they can be."""
     core, giving = begin(limits=TopicLimits(max_topics=1))

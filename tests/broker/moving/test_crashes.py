@@ -126,7 +126,7 @@ def test_a_crash_in_recovery_leaves_one_copy_each(how: str) -> None:
 
 @pytest.mark.parametrize("how", ["kill", "power"])
 def test_ten_thousand_in_one_request_have_one_copy_each_after_a_crash(how: str) -> None:
-    """Crashes at six steps of a move of ten pieces."""
+    """In every sixth operation on a file, of some 160 of a move in ten pieces."""
 
     def steps(core: Core, giving: GivingUp) -> None:
         giving.reject("g", range(10_000))
@@ -148,7 +148,7 @@ def test_ten_thousand_in_one_request_have_one_copy_each_after_a_crash(how: str) 
     count = files.operations - before
     assert giving.origins() == [*range(10_000)]
     rng = random.Random(7)
-    for at in sorted(rng.sample(range(2, count), 6)):
+    for at in range(2, count, 6):
         files = PowerLossFiles()
         core, giving = ready(files)
         files.crash_at(at, rng)
@@ -157,8 +157,7 @@ def test_ten_thousand_in_one_request_have_one_copy_each_after_a_crash(how: str) 
         core = core.next_process(model(core).kill() if how == "kill" else model(core).crash(rng))
         core.advance(70 * SECOND)
         giving = GivingUp(core)
-        held = giving.take("g", 10_000)
-        if held:
+        while held := giving.take("g", 10_000):  # suspects come in parts
             giving.reject_held("g", held)
         core.advance(3 * SECOND)
         assert giving.origins() == [*range(10_000)], f"crash in operation {at} of {count}"
