@@ -11,8 +11,9 @@ from tests.helpers.power_loss import Crashed, PowerLossFiles
 
 from tidelog.broker.storage.log import Log
 from tidelog.broker.storage.settings import LogSettings
+from tidelog.protocol.batch import encode_batch
 
-from .driver import append_all, batch, open_log, read_values, sync, upkeep
+from .driver import append_all, open_log, read_values, sync, upkeep
 
 SETTINGS = LogSettings(
     segment_bytes=8192, index_interval_bytes=512, snapshot_interval_bytes=4096, retention_bytes=24_000
@@ -30,14 +31,16 @@ class LogMachine(RuleBasedStateMachine):
         self.now_us = SECOND_US
         self.counter = 0
         self.records: list[tuple[bytes, int, int]] = []  # value, append time, timestamp; from offset 0 on
+        self.priorities: dict[bytes, int] = {}  # by value, which is never the same twice
         self.log: Log = open_log(self.files, SETTINGS)
 
     @rule(
         sizes=st.lists(st.lists(st.integers(0, 900), min_size=1, max_size=4), min_size=1, max_size=3),
         step=st.integers(-5, 20),
         spread=st.integers(0, 50),
+        priority=st.sampled_from([4, 4, 9, 0]),
     )
-    def append(self, sizes: list[list[int]], step: int, spread: int) -> None:
+    def append(self, sizes: list[list[int]], step: int, spread: int, priority: int = 4) -> None:
         self.now_us = max(self.now_us + step, 0)
         batches: list[bytearray] = []
         added: list[tuple[bytes, int]] = []
@@ -45,8 +48,9 @@ class LogMachine(RuleBasedStateMachine):
             values = [b"%d:" % (self.counter + n) + b"x" * length for n, length in enumerate(lengths)]
             times = [1000 + (self.counter + n) * 7 % (spread + 1) + self.counter for n in range(len(values))]
             self.counter += len(values)
-            batches.append(batch(*values, timestamps_us=times))
+            batches.append(encode_batch(values, timestamps_us=times, priority=priority))
             added += zip(values, times, strict=True)
+            self.priorities |= dict.fromkeys(values, priority)
         expected_us = max([self.now_us, *(time for _, time, _ in self.records[-1:])])
         before = len(self.records)
         # Noted first: a crash in the append may leave any first part of it.
@@ -159,6 +163,19 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.offset_for_timestamp(time_us) == (late[0] if late else end)
         early = [start + n for n, (_, _, time) in enumerate(kept) if time < time_us]
         assert self.log.end_for_timestamp(time_us) == (early[-1] + 1 if early else start)
+
+    @rule(priority=st.sampled_from([0, 4, 7, 9]))
+    def look_into_lanes(self, priority: int) -> None:
+        start, end = self.log.start_offset, self.log.end_offset
+        expected = [n for n in range(start, end) if self.priorities[self.records[n][0]] == priority]
+        found: list[int] = []
+        at = start
+        while at < end:
+            _, stop, lanes = self.log.lanes_at(at, priority)
+            found += [] if lanes is None else lanes.within(priority, at, min(stop, end))
+            at = stop
+        assert found == expected
+        assert not expected or self.log.lane_mask >> priority & 1
 
     @invariant()
     def marks_are_in_order(self) -> None:
