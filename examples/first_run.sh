@@ -1,6 +1,7 @@
 #!/bin/sh
-# The whole of tidelog in a minute: start a broker, produce, consume, replay a range of time, kill the broker with
-# SIGKILL, start it again on the same folder, and see that every message is still there.
+# The whole of tidelog in a minute: start a broker, produce, consume, replay a range of time, acknowledge messages one by
+# one and give one up, kill the broker with SIGKILL, start it again on the same folder, see that every message is still
+# there and nothing that was acknowledged comes again, and bring back the one that was given up.
 #
 #     PATH="$PWD/.venv/bin:$PATH" sh examples/first_run.sh
 set -eu
@@ -48,6 +49,14 @@ say "replay the last hour"
 tidelog replay orders --from -1h --to now | sort > "$folder/before"
 cat "$folder/before"
 
+say "give one up as a worker of the group billing, and acknowledge the others"
+token=$(tidelog consume orders --group billing --mode queue --settle none --limit 1 --output json |
+    sed 's/.*"lease_token":"\([^"]*\)".*/\1/')
+tidelog settle "$token" reject --error "no such customer"
+tidelog consume orders --group billing --limit 4
+until [ "$(tidelog dlq list orders --output json | wc -l)" -eq 1 ]; do sleep 0.1; done
+tidelog dlq list orders
+
 say "kill -9 the broker and start it again on the same folder"
 kill -9 "$broker"
 wait "$broker" 2> /dev/null || true
@@ -58,5 +67,12 @@ tidelog replay orders --from -1h --to now | sort > "$folder/after"
 cat "$folder/after"
 cmp "$folder/before" "$folder/after"
 [ "$(wc -l < "$folder/after")" -eq 5 ]
+
+say "bring back what was given up, and acknowledge it"
+tidelog dlq redrive orders
+tidelog consume orders --group billing --limit 1 --timeout 10s > "$folder/redriven"
+cat "$folder/redriven"
+[ "$(wc -l < "$folder/redriven")" -eq 1 ]
+tidelog groups describe billing
 
 say "all five messages survived"

@@ -88,6 +88,7 @@ def test_the_first_run_survives_its_kill(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.rstrip().endswith("all five messages survived")
     assert run.stdout.count("shipped") >= 3
+    assert "redrove 1 dead letter: 1 in place" in run.stdout
     assert list(tmp_path.iterdir()) == []
 
 
