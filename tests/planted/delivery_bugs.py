@@ -61,7 +61,7 @@ DELIVERY_BUGS = (
     Bug(
         name="floor-passes-the-leased",
         what="what is leased counts as settled below the floor",
-        file="broker/delivery/queue_state.py",
+        file="broker/delivery/message_sets.py",
         before="        return self.open.min() if self.open else self.frontier\n",
         after="        return self.ready.min() if self.ready else self.frontier\n",
         test=f"{ACQUIRING}::test_the_floor_waits_for_what_is_leased",
