@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.helpers.broker_core import SECOND, Core
-from tidelog.broker.deferred import Deferred, Reply
+from tidelog.broker.deferred import Deferred, Reply, resolved
 from tidelog.broker.delivery.offset_set import OffsetSet, packed_of
 from tidelog.broker.groups import Group
 from tidelog.broker.partition import Partition
@@ -119,11 +119,12 @@ class GivingUp:
             for lease, some in by_lease.items()
         ]
 
-    def ask(self, name: str, items: Sequence[SettleItem], *, member: int = 1) -> Reply | Deferred[Reply]:
+    def ask(self, name: str, items: Sequence[SettleItem], *, member: int = 1) -> Deferred[Reply]:
         """Settle; the answer may be pending."""
         self._number += 1
         group = self.group(name)
-        return self.core.queues.settle(Settle(group.id, group.generation, member, self._number, [*items]))
+        found = self.core.queues.settle(Settle(group.id, group.generation, member, self._number, [*items]))
+        return found if isinstance(found, Deferred) else resolved(found)
 
     def reject(self, name: str, offsets: Sequence[int], error: SettleError | None = BOOM) -> None:
         """Lease all that is available, reject some of it and give the rest back; until that is answered."""
