@@ -162,6 +162,7 @@ class LaneMachine(RuleBasedStateMachine):
                         files.remove_folder(f"{folder}/{name}")
         self.core = self.core.next_process(files)
         self.join()
+        self.core.advance(1_000)  # so that waits which were over meanwhile are known to be
 
     # -- what holds ------------------------------------------------------------------------------------------------
 
