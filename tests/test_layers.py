@@ -149,6 +149,7 @@ ABOVE: dict[str, tuple[str, ...]] = {
     "broker/group_commit.py": ("services", "meta", "partition", "topics"),
     "broker/groups": ("queues",),
     "broker/meta": ("administration", "groups", "queues", "partition", "start", "topic", "topics"),
+    "broker/moving": ("administration", "dead_letters", "groups", "meta", "queues.queues", "start", "topics"),
     "broker/partition.py": ("administration", "meta", "start", "topic", "topics"),
     "broker/topic.py": ("administration", "start", "topics"),
 }
