@@ -44,8 +44,12 @@ GRACE_S = 0.05
 INTERNAL = "tidelog-"
 """What the names of the client's own threads and tasks begin with: their waits never raise, nor do they move time."""
 
+HANDLER = "tidelog handler"
+"""The name of the threads in which a queue's `run` calls handlers: what they do is the program's own work."""
+
 _WAITS = ("wait", "join", "_wait_for_tstate_lock")
 _POOLS = (("concurrent/futures/thread.py", "_worker"), ("trio/_core/_thread_cache.py", "_work"))
+_CREW = ("client/blocking/crew.py", "_next_call")
 _SERVERS = ("tidelog-broker", "tidelog-sync")
 
 
@@ -298,7 +302,8 @@ class VirtualClock:
         for thread in threading.enumerate():
             if thread.ident in resting or thread.name.startswith(_SERVERS):
                 continue
-            if thread.daemon and thread.ident not in self._users:  # a watchdog, a progress bar
+            is_handler = thread.name == HANDLER
+            if thread.daemon and not is_handler and thread.ident not in self._users:  # a watchdog, a progress bar
                 continue
             if thread.ident is None:  # it was begun a moment ago, and may do anything
                 return False
@@ -314,6 +319,8 @@ def _waits_for_a_thread(frame: FrameType) -> bool:
     file, name = frame.f_code.co_filename, frame.f_code.co_name
     if file.endswith("/threading.py") and name in _WAITS:
         return frame.f_locals.get("timeout") in (None, -1)
+    if file.endswith(_CREW[0]) and name == _CREW[1]:
+        return getattr(frame.f_locals.get("self"), "has_given_all", False) is True
     return any(file.endswith(place) and name == function for place, function in _POOLS)
 
 

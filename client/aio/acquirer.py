@@ -21,6 +21,7 @@ from ...protocol.errors import (
     UnknownGroupError,
 )
 from ..core.deadline import Deadline
+from ..core.finishing import Finishing
 from ..core.granted import Leased
 from ..core.held_lease import HeldLease
 from ..core.leaving import RETURNED
@@ -50,6 +51,7 @@ class Acquirer:
     def __init__(self, plan: QueuePlan, desk: QueueDesk, timeout: float | None) -> None:
         self.is_stopped = False
         self.listed = 1  # messages that whoever pulls would take at once
+        self.finishing: Finishing | None = None  # of handlers beside whoever pulls: taking does not tell of them
         self._plan = plan
         self._desk = desk
         self._time = desk.time
@@ -60,8 +62,6 @@ class Acquirer:
         self._change = TopicChange()
         self._idle: Waiter | None = None
         self._bell: runtime.Bell | None = None
-        self._handed_out = (0, 0.0)
-        """How many messages were handed out since the last measurement, and since when."""
         self.is_giving = False
         """Whether a list is between what waits here and the user's hand."""
         self._damaged: tuple[HeldLease, TidelogError] | None = None
@@ -79,7 +79,8 @@ class Acquirer:
         self.asking.is_pulling = True
         found: Leased | None = None
         try:
-            self._measure()
+            has_lanes = len(self.asking.granted.priorities) > 1
+            self._prefetch.measure(self._time.now(), self.finishing, has_lanes=has_lanes)
             await self._open()
             while not self.is_stopped:
                 await self._desk.tell()
@@ -161,16 +162,8 @@ class Acquirer:
     def handed_out(self, count: int) -> None:
         """So many messages go to the user's code now, perhaps after others of the same list."""
         now = self._time.now()
-        before, since = self._handed_out
-        self._handed_out = (before + count, since if before else now)
+        self._prefetch.gave(count, now)
         self._desk.seen_at = now
-
-    def _measure(self) -> None:
-        count, since = self._handed_out
-        if count:
-            has_lanes = len(self.asking.granted.priorities) > 1
-            self._prefetch.finished(count, self._time.now() - since, has_lanes=has_lanes)
-            self._handed_out = (0, 0.0)
 
     # -- joining ---------------------------------------------------------------------------------------------------
 

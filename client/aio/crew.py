@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
-from functools import partial
-from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import TypeVar, cast
 
 import anyio
 import anyio.to_thread
+from anyio.lowlevel import current_token
+
+from ..core.handler_kind import UnfitHandlerError, check_callable, check_result, is_async
 
 Subject = TypeVar("Subject")
 
 
 def check_handler(handler: object) -> None:
     """Raise TypeError unless this can be called; here it may be async or plain."""
-    if not callable(handler):
-        raise TypeError(f"handler: expected a function that takes a message, found {handler!r}")
+    check_callable(handler)
 
 
 class Crew:
@@ -43,7 +46,10 @@ class Crew:
     ) -> bool | None:
         is_handled: bool | None = False
         try:
-            is_handled = await self._group.__aexit__(kind, error, trace)
+            if isinstance(error, Exception):  # of the block, not of a call: those that run are finished all the same
+                await self._group.__aexit__(None, None, None)
+            else:
+                is_handled = await self._group.__aexit__(kind, error, trace)
         except BaseException as ended:
             if self._error is None and not _has_only(ended, error):
                 raise
@@ -65,12 +71,19 @@ class Crew:
 
     async def call(self, handler: Callable[[Subject], Awaitable[object] | object], subject: Subject) -> None:
         """Call a handler: an async one here, a plain one in a thread."""
-        if _is_async(handler):
+        if is_async(handler):
             result = handler(subject)
         else:
             result = await anyio.to_thread.run_sync(handler, subject, limiter=self._threads)
         if isinstance(result, Awaitable):
-            await cast("Awaitable[object]", result)
+            result = await cast("Awaitable[object]", result)
+        check_result(result)
+
+    def has_failed(self, error: BaseException) -> bool:
+        """Whether a handler failed by this: an Exception, or a cancellation of its own, though nobody cancelled it."""
+        if isinstance(error, anyio.get_cancelled_exc_class()):
+            return not _is_cancelled()
+        return isinstance(error, Exception) and not isinstance(error, UnfitHandlerError)
 
     async def _run(self, call: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -93,7 +106,11 @@ def _has_only(ended: BaseException, error: BaseException | None) -> bool:
     return len(group.exceptions) == 1 and group.exceptions[0] is error
 
 
-def _is_async(handler: object) -> bool:
-    while isinstance(handler, partial):
-        handler = cast("object", handler.func)
-    return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
+def _is_cancelled() -> bool:
+    """Whether somebody has cancelled the task that runs."""
+    if anyio.current_effective_deadline() == -math.inf or not isinstance(
+        current_token().native_token, AbstractEventLoop
+    ):
+        return True
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

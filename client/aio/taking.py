@@ -9,6 +9,7 @@ from typing import Generic, cast
 
 from ...protocol.errors import ClosedError, ConcurrentUseError, TidelogError
 from ..codec import Decoder
+from ..core.finishing import Finishing
 from ..core.granted import Leased
 from ..core.pace import Pace
 from ..core.queue_hand import QueueHand
@@ -53,6 +54,8 @@ class AsyncTaking(Generic[AnyQueueMessage]):
         self._hand: QueueHand[AnyQueueMessage] | None = None
         self._begun: AsyncQueueBatch[AnyQueueMessage] | None = None
         """What the hand was made of."""
+        self._finishing: Finishing | None = None
+        """While `run` runs."""
         self._pace = Pace()
         self._turns = Turns()
         self._is_stopped = False
@@ -171,7 +174,7 @@ class AsyncTaking(Generic[AnyQueueMessage]):
             if self._is_stopped:
                 return None
             acquirer.asking.is_pulling = True
-            acquirer.listed = listed
+            acquirer.listed, acquirer.finishing = listed, self._finishing
             background.step_aside()
             return self._batch_of(await acquirer.next_batch(until))
         finally:

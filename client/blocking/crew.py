@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
+import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TypeVar
 
+from ..core.handler_kind import UnfitHandlerError, check_callable, check_plain_result, is_async
+from ..virtual_clock import HANDLER
+
 Subject = TypeVar("Subject")
 
 
 def check_handler(handler: object) -> None:
-    """Raise TypeError unless this can be called, and is no async function: that takes an event loop."""
-    if not callable(handler):
-        raise TypeError(f"handler: expected a function that takes a message, found {handler!r}")
-    if inspect.iscoroutinefunction(handler):
+    """Raise TypeError unless this can be called, and is not async: that takes an event loop."""
+    check_callable(handler)
+    if is_async(handler):
         raise TypeError("handler: expected a plain function, found an async one; AsyncClient's queue runs those")
 
 
@@ -31,6 +33,7 @@ class Crew:
         self._threads: list[threading.Thread] = []
         self._running = 0
         """Calls that were started and have not ended."""
+        self._started = self._begun = 0
         self._lock = threading.Lock()
         self._stop = stop
         self._error: BaseException | None = None
@@ -61,22 +64,38 @@ class Crew:
         """Have a call run beside the others."""
         with self._lock:
             self._running += 1
+            self._started += 1
             is_short = self._running > len(self._threads)
         self._calls.put(call)
         if is_short:
-            thread = threading.Thread(target=self._work, name="tidelog-handler", daemon=True)
+            thread = threading.Thread(target=self._work, name=HANDLER, daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def call(self, handler: Callable[[Subject], object], subject: Subject) -> None:
         """Call a handler."""
-        handler(subject)
+        check_plain_result(handler(subject))
+
+    def has_failed(self, error: BaseException) -> bool:
+        """Whether a handler failed by this: an Exception, or a cancellation in an event loop of its own."""
+        cancelled = getattr(sys.modules.get("asyncio"), "CancelledError", Exception)  # it need not be loaded
+        return isinstance(error, (Exception, cancelled)) and not isinstance(error, UnfitHandlerError)
+
+    @property
+    def has_given_all(self) -> bool:
+        """Whether every call has begun: a thread that waits for one has nothing to do."""
+        return self._started == self._begun
+
+    def _next_call(self) -> Callable[[], None] | None:
+        return self._calls.get()
 
     def _work(self) -> None:
         while True:
-            call = self._calls.get()
+            call = self._next_call()
             if call is None:
                 return
+            with self._lock:
+                self._begun += 1
             try:
                 call()
             except BaseException as error:

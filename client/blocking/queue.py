@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn
 from ...protocol.errors import ClosedError, LeaseLostError, TidelogError
 from ..core.arguments import check_count
 from ..core.deadline import Deadline
+from ..core.finishing import Finishing
 from ..core.leaving import RETURNED, left_by
 from ..core.settles import How
 from ..core.times import DEFAULT, Duration, Timeout, seconds, timeout_seconds
@@ -133,7 +134,11 @@ class Queue(Taking[AnyQueueMessage], Generic[AnyQueueMessage]):
         handler's SystemExit leaves the message that it had suspect: handed out alone from then on.
         """
         most = check_count("concurrency", concurrency, 1, MAX_CONCURRENCY)
-        run_handler(self, handler, most, lambda: self._is_stopped, signals=signals)
+        self._finishing = Finishing()
+        try:
+            run_handler(self, handler, most, lambda: self._is_stopped, self._finishing, signals=signals)
+        finally:
+            self._finishing = None
 
     # -- settling --------------------------------------------------------------------------------------------------
 

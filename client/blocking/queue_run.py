@@ -10,7 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...protocol.messages.queue import POLICY_DELAY
-from ..core.leaving import left_by, released
+from ..core.finishing import Finishing
+from ..core.handler_kind import UnfitHandlerError
+from ..core.leaving import RETURNED, left_by, released
 from ..stopping import Stoppable, stop_on_signals
 from . import runtime
 from .crew import Crew, check_handler
@@ -31,28 +33,50 @@ Handler = Callable[[M], Awaitable[object] | object]
 class _Handling(Generic[M]):
     """One run: a handler, and what becomes of the messages that it gets. What it settled itself stays so."""
 
-    def __init__(self, crew: Crew, handler: Handler[M], is_stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        handler: Handler[M],
+        is_stopped: Callable[[], bool],
+        finishing: Finishing,
+        now: Callable[[], float],
+    ) -> None:
         self._crew = crew
         self._handler = handler
         self._is_stopped = is_stopped
         self._was_stopped: bool | None = None
         """Whether the queue had been stopped when the first handler raised what is no Exception: that stops it."""
+        self._finishing = finishing
+        self._now = now
+        self._lock = runtime.Lock()
 
     def handle(self, message: M) -> None:
         """Call the handler, and settle the message."""
         try:
-            self._crew.call(self._handler, message)
-        except Exception as error:
-            message.settle_rest(released(error, POLICY_DELAY))
+            self._call(message)
         except BaseException as error:
+            if self._crew.has_failed(error):
+                message.settle_rest(released(error, POLICY_DELAY))
+                return
             cancelled = runtime.cancellations()
             if not isinstance(error, cancelled):
                 if self._was_stopped is None:
                     self._was_stopped = self._is_stopped()
-                message.settle_rest(left_by(error, cancelled, is_stopped=self._was_stopped))
+                is_unfit = isinstance(error, UnfitHandlerError)
+                way = RETURNED if is_unfit else left_by(error, cancelled, is_stopped=self._was_stopped)
+                message.settle_rest(way)
             raise
         else:
             message.settle_rest(ACCEPTED)
+
+    def _call(self, message: M) -> None:
+        with self._lock:
+            self._finishing.began(self._now())
+        try:
+            self._crew.call(self._handler, message)
+        finally:
+            with self._lock:
+                self._finishing.ended(self._now())
 
 
 def run_handler(
@@ -60,13 +84,14 @@ def run_handler(
     handler: Handler[AnyQueueMessage],
     concurrency: int,
     is_stopped: Callable[[], bool],
+    finishing: Finishing,
     *,
     signals: bool,
 ) -> None:
     """Call `handler` with each message until the queue is stopped, and finish those that run."""
     check_handler(handler)
     with _stopping(queue, signals):
-        _run(queue, handler, concurrency, is_stopped)
+        _run(queue, handler, concurrency, is_stopped, finishing)
 
 
 def _run(
@@ -74,9 +99,10 @@ def _run(
     handler: Handler[AnyQueueMessage],
     concurrency: int,
     is_stopped: Callable[[], bool],
+    finishing: Finishing,
 ) -> None:
     with Crew(concurrency, queue.stop) as crew:
-        handling = _Handling(crew, handler, is_stopped)
+        handling = _Handling(crew, handler, is_stopped, finishing, queue.now)
         while crew.has_room():
             found = queue.receive()
             if not found:

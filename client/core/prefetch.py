@@ -9,6 +9,8 @@ estimates grow tenfold at most, from list to list.
 
 from __future__ import annotations
 
+from .finishing import Finishing
+
 MAX_REQUESTED = 1_000
 """Messages of one request; another as many may be in hand."""
 
@@ -30,7 +32,7 @@ SHARE = 4
 class Prefetch:
     """The measure of one queue."""
 
-    __slots__ = ("_ahead", "_measured_s", "_most", "_visibility_s")
+    __slots__ = ("_ahead", "_given", "_measured_s", "_most", "_visibility_s")
 
     def __init__(self, most: int | None, visibility_s: float) -> None:
         self._most = most
@@ -39,6 +41,8 @@ class Prefetch:
         """What one message takes, the user's code included."""
         self._ahead = 0
         """How many may wait here or be on their way, where it adapts."""
+        self._given = (0, 0.0)
+        """How many messages were handed out since the last measurement, and since when."""
 
     def __repr__(self) -> str:
         return f"<Prefetch of {self._most if self._most is not None else f'{self._ahead}, adapting'}>"
@@ -52,6 +56,20 @@ class Prefetch:
     def ahead(self) -> int:
         """How many messages may be buffered or asked for, as measured so far."""
         return self._ahead
+
+    def gave(self, count: int, now: float) -> None:
+        """So many messages go to the user's code now, perhaps after others of the same list."""
+        before, since = self._given
+        self._given = (before + count, since if before else now)
+
+    def measure(self, now: float, finishing: Finishing | None = None, *, has_lanes: bool = False) -> None:
+        """The user's code asks for more: it is done with what it got, unless that is with handlers, of which
+        `finishing` knows."""
+        (count, since), self._given = self._given, (0, 0.0)
+        took_s = now - since
+        if finishing is not None:
+            count, took_s = finishing.take(now)
+        self.finished(count, took_s, has_lanes=has_lanes)
 
     def finished(self, count: int, took_s: float, *, has_lanes: bool = False) -> None:
         """The user's code took so long for the last `count` messages that were handed out. `has_lanes`: of several

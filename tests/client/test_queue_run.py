@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ import pytest
 from tests.client.flavours import FLAVOURS, run
 from tests.client.queues import Stage, queue_broker, staged  # noqa: F401
 from tests.helpers.broker_process import broker_process
-from tidelog import Client, UnknownTopicIdError
+from tidelog import Backoff, Client, LeaseLostError, UnknownTopicIdError
 
 pytestmark = pytest.mark.process
 
@@ -157,6 +161,159 @@ async def test_concurrency_is_kept(stage: Stage) -> None:
         finally:
             sys.setswitchinterval(interval)
         assert sorted(seen) == list(range(600))
+
+
+@staged
+async def test_those_that_run_are_finished_when_the_taking_fails(stage: Stage) -> None:
+    """A handler that is at it while the topic is deleted comes to its end, and is not cancelled."""
+    async with stage.client() as client:
+        await stage.fill(client, 1)
+        begun, gone = threading.Event(), threading.Event()
+        ended: list[int] = []
+
+        async def handle_here(message: Any) -> None:
+            begun.set()
+            while not gone.is_set():
+                await anyio.sleep(0.01)
+            await anyio.sleep(0.3)
+            ended.append(message.offset)
+
+        def handle(message: Any) -> None:
+            begun.set()
+            assert gone.wait(20)
+            time.sleep(0.3)
+            ended.append(message.offset)
+
+        def delete() -> None:
+            assert begun.wait(20)
+            with Client(stage.broker.url) as other:
+                other.topics.delete(stage.topic)
+            gone.set()
+
+        deleting = threading.Thread(target=delete)
+        deleting.start()
+        queue = stage.queue(client)
+        with pytest.raises(UnknownTopicIdError):
+            await queue.run(handle if stage.world.flavour == "blocking" else handle_here, concurrency=2)
+        assert ended == [0]
+        deleting.join(20)
+        with suppress(LeaseLostError):
+            await queue.close()
+
+
+@staged
+async def test_no_more_is_fetched_ahead_than_handlers_finish(stage: Stage) -> None:
+    """Sixteen handlers that have not finished anything hold sixteen messages of 500; another member gets others."""
+    async with stage.client() as client:
+        await stage.fill(client, 500)
+        begun, go_on = threading.Semaphore(0), threading.Event()
+        queue = stage.queue(client)
+        seen: list[tuple[int, int]] = []
+
+        def handle(message: Any) -> None:
+            begun.release()
+            assert go_on.wait(20)
+
+        def look() -> None:
+            for _ in range(16):
+                assert begun.acquire(timeout=20)
+            found = queue.statistics()
+            with Client(stage.broker.url) as other, other.queue(stage.topic, stage.group) as second:
+                seen.append((found.received, len(second.receive(100, timeout=10))))
+            queue.stop()
+            go_on.set()
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        async with queue:
+            await queue.run(handle, concurrency=16)
+        looking.join(20)
+        assert seen == [(16, 100)]
+
+
+class _AsyncCall:
+    async def __call__(self, message: Any) -> None:
+        raise AssertionError("expected not to be called")
+
+
+class _Yields:
+    def __call__(self, message: Any) -> Any:
+        yield message
+
+
+def test_async_handlers_are_refused_by_the_blocking_client(queue_broker: Any) -> None:  # noqa: F811
+    """Whatever kind of async it is: a TypeError, and the message is as it was, never acknowledged."""
+
+    async def later(_message: Any) -> None:
+        raise AssertionError("expected not to be awaited")
+
+    async def body(world: Any) -> None:
+        stage = Stage(world, queue_broker)
+        async with stage.client() as client:
+            await stage.fill(client, 2)
+            async with stage.queue(client) as queue:
+                for handler in (later, partial(later), _AsyncCall(), partial(_AsyncCall()), _AsyncCall().__call__):
+                    with pytest.raises(TypeError, match="expected a plain function, found an async one"):
+                        await queue.run(handler)
+                with pytest.raises(TypeError, match="found one that returns coroutine, which is to be awaited"):
+                    await queue.run(lambda message: later(message))
+            assert await states(client, stage) == {0: ("available", 0), 1: ("available", 0)}
+
+    run("blocking", body)
+
+
+@staged
+async def test_handlers_that_yield_are_refused(stage: Stage) -> None:
+    """Of a generator nothing would run: a TypeError on every client, and the message is as it was."""
+
+    def yields(message: Any) -> Any:
+        yield message
+
+    async def yields_later(message: Any) -> Any:
+        yield message
+
+    async with stage.client() as client:
+        await stage.fill(client, 1)
+        async with stage.queue(client) as queue:
+            for handler in (yields, yields_later, partial(yields), _Yields()):
+                with pytest.raises(TypeError, match="found one that yields"):
+                    await queue.run(handler)
+            with pytest.raises(TypeError, match="found one that yields"):
+                await queue.run(lambda message: yields(message))
+        assert await states(client, stage) == {0: ("available", 0)}
+
+
+@pytest.mark.parametrize("flavour", ["blocking", "asyncio"])
+def test_a_cancellation_of_a_handlers_own_is_a_failure(flavour: str, queue_broker: Any) -> None:  # noqa: F811
+    """A handler that awaits a task which it cancelled fails its message, as by any exception; the others are handled,
+    and `run` goes on until it is stopped."""
+
+    async def body(world: Any) -> None:
+        stage = Stage(world, queue_broker)
+        async with stage.client() as client:
+            await stage.fill(client, 3)
+            queue = stage.queue(client, max_attempts=9, backoff=Backoff("constant", initial=60))
+            seen: list[int] = []
+
+            async def leak(message: Any) -> None:
+                seen.append(message.offset)
+                if message.offset == 2:
+                    queue.stop()
+                if message.offset == 0:
+                    task = asyncio.ensure_future(asyncio.sleep(9))
+                    await asyncio.sleep(0)
+                    task.cancel()
+                    await task
+
+            def leak_in_a_loop(message: Any) -> None:
+                asyncio.run(leak(message))
+
+            async with queue:
+                await queue.run(leak if flavour == "asyncio" else leak_in_a_loop)
+            assert seen == [0, 1, 2]
+            assert await states(client, stage) == {0: ("waiting", 1)}
+
+    run(flavour, body)
 
 
 EXITS = """

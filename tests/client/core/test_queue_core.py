@@ -6,6 +6,7 @@ import pytest
 from tests.client.core.leases import lease_of
 
 from tidelog.client.core.failure import MAX_TEXT_BYTES, MAX_TRACEBACK_BYTES, failure_of
+from tidelog.client.core.finishing import Finishing
 from tidelog.client.core.lease_token import LeaseToken
 from tidelog.client.core.leaving import RETURNED, SUSPECTED, left_by
 from tidelog.client.core.pace import Pace
@@ -59,6 +60,22 @@ def test_who_takes_lists_is_asked_for_as_many_from_the_start() -> None:
     prefetch.finished(12, 120.0)
     assert (prefetch.ahead, prefetch.wanted(0, 0, is_waited_for=True, listed=12)) == (0, 12)
     assert Prefetch(5, 30.0).wanted(0, 0, is_waited_for=True, listed=12) == 5
+
+
+def test_handlers_beside_each_other_are_measured_by_what_they_finish() -> None:
+    """Two of 4 s each that began together finish one in 2 s; while none runs, no time is counted."""
+    finishing = Finishing()
+    assert finishing.take(5.0) == (0, 0.0)
+    finishing.began(10.0)
+    finishing.began(10.0)
+    assert finishing.take(12.0) == (0, 0.0)
+    finishing.ended(14.0)
+    assert finishing.take(14.0) == (1, 4.0)
+    finishing.ended(16.0)
+    finishing.began(100.0)
+    finishing.ended(101.0)
+    finishing.began(200.0)
+    assert finishing.take(203.0) == (2, 2.0 + 1.0 + 3.0)
 
 
 def test_max_in_flight_bounds_what_is_held() -> None:
