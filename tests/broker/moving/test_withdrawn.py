@@ -14,7 +14,7 @@ from tidelog.broker.moving.pins import Pins
 from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.messages import GroupStart, Settling
 
-Taken = Callable[[Core], object]
+Taken = Callable[[Core], None]
 
 
 def begin() -> tuple[Core, GivingUp, FaultyFiles]:
@@ -41,14 +41,17 @@ def finish(core: Core) -> None:
     core.advance(70 * SECOND)
 
 
-@pytest.mark.parametrize(
-    "take",
-    [
-        lambda core: core.wait(core.groups.delete("default/g")),
-        lambda core: core.wait(core.groups.reset("default/g", GroupStart("earliest"))),
-    ],
-    ids=["deleted", "reset"],
-)
+def delete(core: Core) -> None:
+    """Delete the group."""
+    core.wait(core.groups.delete("default/g"))
+
+
+def reset(core: Core) -> None:
+    """Let it begin anew."""
+    core.wait(core.groups.reset("default/g", GroupStart("earliest")))
+
+
+@pytest.mark.parametrize("take", [delete, reset])
 def test_a_group_that_is_taken_away_while_a_worker_is_at_its_copies(take: Taken) -> None:
     """The copies that it makes are not appended, nothing is pinned, and after a reset the messages are there again."""
     core, giving, _files = begin()
