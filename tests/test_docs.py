@@ -26,13 +26,14 @@ PAGES = (
     "README.md",
     "docs/guide.md",
     "docs/lanes.md",
+    "docs/dead_letters.md",
     "docs/api.md",
     "docs/cli.md",
     "docs/configuration.md",
     "docs/errors.md",
     "CONTRIBUTING.md",
 )
-TUTORIALS = ("README.md", "docs/guide.md", "docs/lanes.md")
+TUTORIALS = ("README.md", "docs/guide.md", "docs/lanes.md", "docs/dead_letters.md")
 NOT_EXECUTED = 2
 """README's two commands, which install: `.ci/run` executes them."""
 
