@@ -72,6 +72,10 @@ def test_list_and_its_filters(tidelog: CommandLine, topic: str) -> None:
         lines = tidelog.run("dlq", "list", topic, *flags, "--output", "json", code=0 if count else 3).lines
         assert len(lines) == count, filters
     assert len(tidelog.run("dlq", "list", f"{topic}.dlq", "--limit", "1", "--output", "json").lines) == 1
+    states = tidelog.run("groups", "messages", f"g-{topic}", "--state", "dead-lettered", "--output", "json").lines
+    assert [json.loads(line)["id"] for line in states] == [f"{topic}/0@{at}" for at in range(2)]
+    [about] = json.loads(tidelog.run("get", f"{topic}/0@0", "--output", "json").out)["groups"]
+    assert (about["state"], about["attempts"]) == ("dead-lettered", 1)
 
 
 def test_what_list_writes_is_what_produce_reads(tidelog: CommandLine, topic: str) -> None:
