@@ -65,6 +65,7 @@ class Request:
 
     settle: Settle
     asks: list[str]
+    asked_us: int
     call: Call | None = None
     was_done: set[int] = field(default_factory=set[int])
 
@@ -226,7 +227,9 @@ class QueueMember:
             if not held.left:
                 self.held.pop(held.lease, None)
         request = Request(
-            Settle(self.group_id, self.generation, self.number, self._next, wire, self._hand_overs(), durability), asks
+            Settle(self.group_id, self.generation, self.number, self._next, wire, self._hand_overs(), durability),
+            asks,
+            self.book.now_us(),
         )
         self._next += 1
         self.requests.append(request)
@@ -320,6 +323,8 @@ class QueueMember:
             self.book.note(Told(ask=ask, how=how))
             if how == "lost" and (held := self.held.pop(item.lease, None)) is not None:
                 self.ghosts.append(held)
+            if how == "ok" and item.what is Settling.RENEW and (held := self.held.get(item.lease)) is not None:
+                held.until_us = request.asked_us + item.duration_us
 
     def expect_ended(self) -> None:
         """Put aside the leases whose time is over."""
