@@ -11,14 +11,14 @@ Whatever changes something (messages seen, given back, due; room; the group itse
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from functools import partial
 
-from ...protocol.errors import InternalError, TidelogError, UnknownTopicIdError
+from ...protocol.errors import TidelogError, UnknownTopicIdError
 from ...protocol.messages import Acquire, AcquireReply, PartitionProblem
 from ..deferred import Deferred, Reply, State
 from .available import Available
+from .bug import told_bug
 from .draining import Draining
 from .granting import Granting
 from .group_partition import GroupPartition, Leased, Wanted
@@ -185,9 +185,7 @@ class Dispatch:
             offer.take_back()
             if not isinstance(bug, Exception):
                 raise
-            found = "".join(traceback.format_exception(bug))
-            self._around.services.report("acquire failed", member=waiter.member.id, traceback=found)
-            waiter.answer.fail(InternalError("the broker met a bug; its log has the traceback"))
+            waiter.answer.fail(told_bug(self._around.services.report, bug))
 
     def _serve(self, offer: Offer) -> None:
         """Give one acquire what it may get, if anything."""

@@ -17,6 +17,7 @@ from ..delivery.marks import Marked
 from ..delivery.offset_set import packed_of
 from ..errors import kept, storage_error
 from ..services import Services
+from .bug import told_bug
 from .group_partition import Leased
 from .leased_batches import LeasedBatch, slices_of
 from .sparse_batch import are_quick, cut
@@ -63,6 +64,8 @@ class Granting:
             except TidelogError as error:
                 self._failure = kept(error)
                 self._bad.append(one)
+            except Exception as bug:  # in a worker it would take the broker along
+                self._failure = told_bug(self._services.report, bug)
 
     def _written(self, error: TidelogError | None) -> None:
         self._failure = self._failure or error

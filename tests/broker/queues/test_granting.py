@@ -14,7 +14,9 @@ from tests.helpers.queue_member import QueueMember
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.delivery.acquiring import Choice
 from tidelog.broker.delivery.offset_set import Span
+from tidelog.broker.queues import granting
 from tidelog.protocol.batch import Codec
+from tidelog.protocol.errors import InternalError
 from tidelog.protocol.messages import AcquireReply, GroupPartitionInfo, Settling
 from tidelog.protocol.messages.groups import GroupStart
 
@@ -186,6 +188,25 @@ def test_a_lease_that_was_reset_meanwhile_is_not_delivered(
     second.harvest()
     assert offsets(second) == []
     assert standing(core).leased == 0
+
+
+def test_a_bug_while_batches_are_cut_is_that_acquires_own(
+    cutting: tuple[QueueCore, QueueMember, QueueMember, Call], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a worker, which it would end, and the broker with it: INTERNAL, and the message is given back uncounted."""
+    core, first, _second, call = cutting
+
+    def boom(*_args: object) -> bytearray:
+        raise ValueError("bug")
+
+    monkeypatch.setattr(granting, "cut", boom)
+    core.workers.run()
+    monkeypatch.undo()
+    with pytest.raises(InternalError):
+        call.message()
+    assert core.events[-1] == "acquire failed"
+    core.workers.held = False
+    assert take(core, first, 1) == {5: 1}
 
 
 def test_of_several_leases_those_that_still_run_are_delivered() -> None:
