@@ -2,9 +2,9 @@
 
     choose -> batches found (a worker opens and reads in what is cold; then again) -> lease
     settle -> events -> appended -> as durable as asked
-    due    -> expired leases and waits that are over -> available -> the group's acquires are woken
+    due    -> expired leases and waits that are over (`endings`) -> available -> the group's acquires are woken
 
-There is one timer, for what is due next; nothing polls. Whoever decides for all partitions of a group is `QueueGroup`.
+Whoever decides for all partitions of a group is `QueueGroup`.
 """
 
 from __future__ import annotations
@@ -18,29 +18,24 @@ from ...protocol.topic_name import short_name
 from ..dead_letters.dead_lettering import DeadLettering
 from ..deferred import Deferred
 from ..delivery.acquiring import Choice, acquired, choose, choose_suspects, earlier_attempts
-from ..delivery.backoff import RetryPolicy
-from ..delivery.events import Event, Kind
-from ..delivery.expiring import expired, leases_due, returned
+from ..delivery.events import Event
+from ..delivery.expiring import returned
 from ..delivery.marks import Marked
-from ..delivery.offset_set import OffsetSet, ranges_of
+from ..delivery.offset_set import ranges_of
 from ..delivery.queue_state import QueueState
-from ..delivery.releasing import Retrying
 from ..delivery.settling import Settlement
 from ..meta import Begin
 from ..partition import Partition
 from ..watches import Wake
-from .alarm import Alarm
 from .batch_finder import BatchFinder
 from .delivery_log import error_bytes
+from .endings import Endings
 from .leased_batches import LeasedBatches
 from .ledger import Books, Ledger
 from .partition_lanes import PartitionLanes
 from .room import Room
 from .start_search import StartSearch
 from .surroundings import Surroundings
-
-RETRY_US = 1_000_000
-"""How soon what could not be recorded is tried again, where nobody asks."""
 
 ERROR_BYTES = 32
 """Of an error and its ranges in a reply, beside its texts."""
@@ -86,7 +81,7 @@ class GroupPartition:
         self.lanes = PartitionLanes(self.ledger, partition, self._finder, around.services.time.now_us)
         self.ledger.recorded = self.lanes.note
         self._start = StartSearch(partition, self._record_start, self._tell)
-        self._alarm = Alarm(around.services.timers, self._due)
+        self._endings = Endings(self.ledger, self.letters, self.lanes, around, self._tell)
         self._watch = partition.watch(self._woken)
 
     def __repr__(self) -> str:
@@ -176,7 +171,7 @@ class GroupPartition:
         )
         self.ledger.append([event])
         self._owner.counters.redelivered += sum(len(marked.offsets) for marked in earlier)
-        self._alarm.at(now.monotonic_us + duration_us)
+        self._endings.at(now.monotonic_us + duration_us)
         room.take(batches.choice.count, batches.bytes, told)
         return Leased(self, lease, batches, earlier)
 
@@ -217,7 +212,7 @@ class GroupPartition:
             self.ledger.generation,
             member=member,
             number=number,
-            policies=self._policies,
+            policies=self.ledger.policies,
             chance=self._around.chance,
             now=self._around.now(),
             keeps=self.letters.keeps,
@@ -229,7 +224,7 @@ class GroupPartition:
         settled = settlement.settled
         if settled.events:
             self.ledger.record(settled)
-            self._set_alarm(settled.events)
+            self._endings.note(settled.events)
             self.letters.wake()
             self._tell()  # given back, or room for more: of the group's, or of a member that is idle now
         return settled.results
@@ -250,49 +245,10 @@ class GroupPartition:
             self._around.services.report("leases not returned", group=group.name, why=error.message)
         self._tell()
 
-    def _policies(self, offsets: OffsetSet) -> list[tuple[OffsetSet, RetryPolicy]]:
-        group = self._owner.group
-        own = self.ledger.log.own_retries.get(group.id)
-        return own.parts(offsets, group.settings.retry) if own else [(offsets, group.settings.retry)]
-
     def record(self, events: Sequence[Event]) -> None:
         """Record what somebody else decided of its messages, and serve those who wait. Raises what keeps it from being
         recorded."""
         self.ledger.append(events)
-        self._tell()
-
-    # -- time ------------------------------------------------------------------------------------------------------
-
-    def _set_alarm(self, events: Iterable[Event]) -> None:
-        """Be called when the earliest of what these events let wait is due; renewed leases are found later."""
-        waits = [event.duration_us for event in events if event.kind is Kind.RELEASED and event.duration_us > 0]
-        if waits:
-            self._alarm.at(self._around.services.time.monotonic_us() + min(waits))
-
-    def _due(self) -> None:
-        """End the leases that are over, and let be available what has waited long enough. After a start all leases may
-        end at one moment: what is more than a piece is left to the next turn of the loop."""
-        state, now = self.state, self._around.now()
-        if state is None:
-            return
-        group, retrying = self._owner.group, Retrying(self._policies, self._around.chance, now, self.letters.keeps)
-        # A lease ends as a whole: who is to blame is decided by how many of it were handed over.
-        ended = (
-            expired(state, group.id, self.ledger.generation, lease, retrying)
-            for lease in leases_due(state, now.monotonic_us)
-        )
-        piece = next(self.ledger.log.pieces_of(ended), None)
-        if piece is not None:
-            try:
-                self.ledger.append(piece)
-            except TidelogError as error:
-                # Fenced, or no room: they stay leased in the record, and end when that can be said.
-                self._around.services.report("leases not ended", group=group.name, why=error.message)
-                self._alarm.at(now.monotonic_us + RETRY_US)
-                return
-        self.lanes.wake(state, now.monotonic_us)
-        self.letters.wake()
-        self._alarm.at(state.next_due_us())
         self._tell()
 
     def _tell(self) -> None:
@@ -312,15 +268,13 @@ class GroupPartition:
         """Have what is leased and waits be due in time, and the group begin when its time has come."""
         self._start.look(self.ledger.begin)
         self.ledger.clip()
-        state = self.state
-        if state is not None:
-            self._alarm.at(state.next_due_us())
+        self._endings.begin()
         self.letters.restart()
 
     def close(self) -> None:
         """Be no more: the group, the topic or this life of the group is over, or nobody needs it now."""
         self.partition.unwatch(self._watch)
-        self._alarm.cancel()
+        self._endings.cancel()
         self.letters.close()
         self.ledger.close()
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from ...protocol.errors import GroupDegradedError, TidelogError
 from ...protocol.topic_name import short_name
 from ..delivery.acquiring import damaged
+from ..delivery.backoff import RetryPolicy
 from ..delivery.events import Event, Flag, Kind
 from ..delivery.offset_set import OffsetSet, below, ranges_of, set_of
 from ..delivery.queue_state import QueueState
@@ -128,6 +129,12 @@ class Ledger:
     def problem(self) -> TidelogError | None:
         """Return why nothing can be recorded now, or None."""
         return self.degraded() or self.partition.delivery.problem()
+
+    def policies(self, offsets: OffsetSet) -> list[tuple[OffsetSet, RetryPolicy]]:
+        """Return the retry policies of messages, as parts that cover them."""
+        group = self.group
+        own = self.log.own_retries.get(group.id)
+        return own.parts(offsets, group.settings.retry) if own else [(offsets, group.settings.retry)]
 
     def is_alone(self, lease: int) -> bool:
         """Whether a lease holds suspects."""
