@@ -12,6 +12,7 @@ from .lane_bugs import LANE_BUGS
 from .letter_bugs import LETTER_BUGS
 from .move_bugs import MOVE_BUGS
 from .queue_bugs import QUEUE_BUGS
+from .serving_bugs import SERVING_BUGS
 
 __all__ = ["BUGS", "Bug"]
 
@@ -27,6 +28,7 @@ BUGS = (
     *LETTER_BUGS,
     *MOVE_BUGS,
     *QUEUE_BUGS,
+    *SERVING_BUGS,
     Bug(
         name="archive-without-reading-back",
         what="an entry is made of what was sent, whatever arrived",

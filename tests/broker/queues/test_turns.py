@@ -84,6 +84,17 @@ def test_a_large_acquire_has_closed_partitions_opened_too() -> None:
     assert opened(core) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
+def test_closed_partitions_of_a_topic_with_several_priorities_take_their_turns_too() -> None:
+    """Six partitions have a backlog of each of two priorities: the higher one of all six is served before the lower."""
+    core, (member, _) = begin(20, partitions=6)
+    for index in range(6):
+        values = [b"%d" % number for number in range(20)]
+        core.produce(core.topic("orders").partition(index), batch(*values, priority=9))
+    turns = [index for _ in range(24) for index in served(core, member, 10)]
+    assert sorted(turns[:12]) == sorted([0, 1, 2, 3, 4, 5] * 2)
+    assert sorted(turns[12:]) == sorted([0, 1, 2, 3, 4, 5] * 2)
+
+
 # -- suspects ------------------------------------------------------------------------------------------------------
 
 
