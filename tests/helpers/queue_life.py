@@ -19,9 +19,9 @@ from tidelog.broker.partition import Partition
 from tidelog.broker.produced import Produced
 from tidelog.protocol.messages import ResetGroup, Settling
 from tidelog.protocol.messages.groups import BackoffInfo, GroupSettings, GroupStart
-from tidelog.protocol.topic_settings import SettingValue
 
 from .broker_core import DEFAULTS, SECOND, batch
+from .drawn_lanes import DrawnLanes
 from .faulty_files import Fault as DiskFault
 from .faulty_files import FaultyFiles
 from .history import Durability, Fault
@@ -66,15 +66,13 @@ class QueueLife:
     groups = GROUPS
 
     def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
+        self.rng, self.lanes = random.Random(seed), DrawnLanes(seed)
         self.durability: Durability = self.rng.choice(("synced", "synced", "written"))
         self.core = QueueCore(FaultyFiles(PowerLossFiles()), defaults=SMALL_SEGMENTS)
         self.began_us = self.core.clock.wall_us()
         """The time of members when this process of the broker began."""
         self.core.now_us = self.core_now
-        self.lanes = random.Random(f"lanes of {seed}")
-        self.priorities = self.lanes.choice(((4,), (0, 9), (0, 4, 7, 9)))
-        self.core.create(TOPIC, PARTITIONS, {"durability": self.durability, **self.turns_of_lanes()})
+        self.core.create(TOPIC, PARTITIONS, {"durability": self.durability, **self.lanes.settings})
         self.topic_id = self.core.topic(TOPIC).id
         self.events: list[QueueEvent] = []
         self.book = Notebook(TOPIC, self.core_now, self.note)
@@ -92,14 +90,6 @@ class QueueLife:
             self.note(Grouped(group=group, max_attempts=MAX_ATTEMPTS, backoff_us=[BACKOFF_US]))
         for group in (*GROUPS, *GROUPS):
             self.new_member(group)
-
-    def turns_of_lanes(self) -> dict[str, SettingValue]:
-        """Draw how messages of several priorities take turns."""
-        return {
-            "lanes_policy": self.lanes.choice(("strict", "weighted")),
-            "lanes_weights": "9:5, 7:3",
-            "lanes_max_wait": self.lanes.choice((None, BACKOFF_US)),
-        }
 
     @property
     def files(self) -> PowerLossFiles:
@@ -228,7 +218,7 @@ class QueueLife:
         index = self.rng.randrange(PARTITIONS)
         own = [self.rng.choice((0, 0, 1, 5)) for _name in names] if self.rng.random() < 0.3 else None
         self.limits.update({name: limit for name, limit in zip(names, own or [], strict=False) if limit})
-        encoded = batch(*values, max_attempts=own, priority=self.lanes.choice(self.priorities))
+        encoded = batch(*values, max_attempts=own, priority=self.lanes.priority())
         self.sent.append((names, index, self.core.send(self.partitions[index], encoded)))
 
     @property

@@ -83,4 +83,4 @@ def test_a_damaged_lane_index_is_not_shown(folder: Path) -> None:
     """Nothing in it could be believed."""
     (folder / FIRST / "data.ninja").write_bytes(bytes(64))
     with pytest.raises(CorruptError):
-        [*dump(DiskFiles(folder), FIRST)]
+        list(dump(DiskFiles(folder), FIRST))
