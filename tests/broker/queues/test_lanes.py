@@ -5,54 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.helpers.broker_core import DEFAULTS, SECOND
-from tests.helpers.queue_core import QueueCore, member_of, notebook, settings, take
+from tests.helpers.broker_core import SECOND
+from tests.helpers.lane_core import backlog, begin, given, publish
+from tests.helpers.queue_core import member_of, notebook, settings, take
 from tests.helpers.queue_core import settle as settle_some
-from tests.helpers.queue_member import QueueMember
 
-from tidelog.broker.deferred import Deferred
 from tidelog.protocol.batch import encode_batch
 from tidelog.protocol.messages import Settling
-from tidelog.protocol.topic_settings import SettingValue
-
-MINUTE = 60 * SECOND
-
-
-def begin(
-    *, partitions: int = 1, members: int = 1, backoff_s: int = 1, **given: SettingValue
-) -> tuple[QueueCore, list[QueueMember]]:
-    """A core with a topic of these settings, and members of a group that reads it."""
-    core = QueueCore(defaults=DEFAULTS)
-    core.wait(core.topics.create("default/orders", partitions=partitions, settings=given))
-    book, _events = notebook(core)
-    own = settings(backoff_s=backoff_s)
-    return core, [member_of(core, book, number + 1, given=own) for number in range(members)]
-
-
-def publish(core: QueueCore, priorities: list[int], partition: int = 0) -> None:
-    """Store a message of each priority, in batches of their own, in one request."""
-    data = b"".join(encode_batch([b"%d" % priority], timestamp_us=7, priority=priority) for priority in priorities)
-    core.produce(core.topic("orders").partition(partition), memoryview(bytearray(data)))
-
-
-def backlog(core: QueueCore, priority: int, count: int, partition: int = 0) -> None:
-    """Store many messages of a priority in one batch."""
-    data = encode_batch([b"%d" % priority] * count, timestamp_us=7, priority=priority)
-    core.produce(core.topic("orders").partition(partition), memoryview(data))
-
-
-def given(core: QueueCore, member: QueueMember, count: int, *, ack: bool = True) -> list[int]:
-    """Let a member acquire; returns the priorities of what it was given, in the order of the reply."""
-    before = {*member.held}
-    take(core, member, count)
-    new = [held for lease, held in member.held.items() if lease not in before]
-    found = [int(value.strip("b'")) for held in new for value in held.left.values()]
-    if ack:
-        for held in new:
-            member.settle([(held, Settling.ACCEPT, [*held.left], -1)])
-        core.settle()
-        member.harvest()
-    return found
 
 
 def test_the_highest_lane_is_served_first() -> None:
@@ -223,6 +182,21 @@ def test_of_five_deliveries_one_goes_to_what_has_waited_too_long(count: int) -> 
         assert seen[:10] == [9, 9, 9, 9, 0, 9, 9, 9, 9, 0]
 
 
+def test_the_longest_wait_holds_under_a_backlog_of_a_million() -> None:
+    """Of ten thousand deliveries exactly those of the share go to what is old, and all others by priority."""
+    core, (member,) = begin(lanes_max_wait=10 * SECOND)
+    backlog(core, 0, 5_000)
+    core.advance(11 * SECOND)
+    for _ in range(100):
+        backlog(core, 9, 10_000)
+    seen: Counter[int] = Counter()
+    while seen.total() < 10_000:
+        found = given(core, member, 500)
+        assert Counter(found) == {9: 400, 0: 100}
+        seen.update(found)
+    assert seen == {9: 8_000, 0: 2_000}
+
+
 def test_nothing_is_given_for_its_age_before_its_time() -> None:
     """What has waited for less than `max_wait` comes in its lane's turn, and its share is not saved up."""
     core, (member,) = begin(lanes_max_wait=10 * SECOND)
@@ -318,80 +292,3 @@ def test_segments_are_looked_into_by_a_worker() -> None:
         take(again, other, 100)
     seen = [offset for held in other.held.values() for offset in held.left]
     assert seen[:301] == [600, *range(1, 600, 2)]
-
-
-def lanes_of(core: QueueCore, group: str = "g") -> list[tuple[int, int, int]]:
-    """What `groups describe` says of the lanes: priority, available, and how many seconds ago the first was stored."""
-    found = core.queues.details(core.groups.named(f"default/{group}"))
-    details = core.wait(found) if isinstance(found, Deferred) else found
-    now_us = core.time.now_us()
-    lanes = details.topics[0].lanes
-    return [
-        (lane.priority, lane.available, (now_us - lane.oldest_us) // SECOND if lane.oldest_us else 0) for lane in lanes
-    ]
-
-
-def test_depth_and_age_of_lanes_are_told() -> None:
-    """By priority over all partitions, the highest first: what is available, not what is held or waits."""
-    core, (member,) = begin(partitions=2)
-    publish(core, [4, 4, 4], 0)
-    assert lanes_of(core) == []
-    core.advance(10 * SECOND)
-    publish(core, [9, 0, 9], 1)
-    core.advance(5 * SECOND)
-    assert lanes_of(core) == [(9, 2, 5), (4, 3, 15), (0, 1, 5)]
-    assert given(core, member, 2, ack=False) == [9, 9]
-    assert given(core, member, 1, ack=False) == [4]
-    assert lanes_of(core) == [(9, 0, 0), (4, 2, 15), (0, 1, 5)]
-    settle_some(core, member, Settling.RETURN, [0])
-    assert lanes_of(core) == [(9, 1, 5), (4, 3, 15), (0, 1, 5)]
-
-
-def test_depth_and_age_of_lanes_are_metrics() -> None:
-    """Counted when they are asked for and told with the next answer, anew after some seconds."""
-    core, (member,) = begin()
-    publish(core, [9, 4, 4])
-    core.queues.gauges()
-    core.advance(7 * SECOND)
-    gauges = core.queues.gauges()
-    label = '{group="g",topic="orders",priority="4"}'
-    assert gauges[f"tidelog_queue_lane_available_messages{label}"] == 2
-    assert gauges[f"tidelog_queue_lane_oldest_seconds{label}"] == 7
-    given(core, member, 3)
-    core.advance(7 * SECOND)
-    core.queues.gauges()
-    gauges = core.queues.gauges()
-    assert gauges[f"tidelog_queue_lane_available_messages{label}"] == 0
-    assert gauges[f"tidelog_queue_lane_oldest_seconds{label}"] == 0
-
-
-def test_lanes_of_a_long_backlog_are_counted_without_opening_it() -> None:
-    """By the stored indexes of its segments, whose files stay closed."""
-    core, _members = begin(segment_bytes=65_536)
-    for _ in range(30):
-        data = b"".join(encode_batch([bytes(400)], timestamp_us=7, priority=(0, 4)[number % 2]) for number in range(20))
-        core.produce(core.topic("orders").partition(0), memoryview(bytearray(data)))
-        core.advance(SECOND)
-    again = core.next_process(core.files)
-    segments = again.topic("orders").partition(0).log._segments.all  # pyright: ignore[reportPrivateUsage]
-    assert [(priority, available) for priority, available, _ in lanes_of(again)] == [(4, 300), (0, 300)]
-    assert sum(segment.file is not None for segment in segments[1:-1]) == 0
-
-
-def test_a_lane_that_retention_removed_is_forgotten() -> None:
-    """Once nothing of it is kept the topic has one lane, and is served as such."""
-    core, (member,) = begin(segment_bytes=65_536, retention_bytes=70_000)
-    publish(core, [9, 4])
-    assert given(core, member, 2) == [9, 4]
-    for _ in range(40):
-        backlog(core, 4, 20)
-        data = encode_batch([bytes(5_000)], timestamp_us=7, priority=4)
-        core.produce(core.topic("orders").partition(0), memoryview(data))
-        core.advance(SECOND)
-    core.topics.expire()
-    assert core.topic("orders").partition(0).log.lane_mask == 1 << 4
-    core.queues.tidy()
-    take(core, member, 5)
-    assert sum(len(held.left) for held in member.held.values()) == 5
-    (group,) = core.queues._at_work.values()  # pyright: ignore[reportPrivateUsage]
-    assert not group._dispatch._lanes.concern({core.topic("orders").id})  # pyright: ignore[reportPrivateUsage]
