@@ -32,6 +32,7 @@ from ..queues.queues import Queues
 from ..services import Services
 from ..topics import Topics
 from .attempts import check_exists, read_attempts
+from .begun import resolve_begun
 from .dead_letter_topics import is_dead_letter_topic
 from .letters import Letters, read_letters
 from .origins import Origins
@@ -63,7 +64,8 @@ class DeadLetterDesk:
         return f"<DeadLetterDesk {sum(map(len, self._in_hand.values()))} in hand>"
 
     def start(self) -> None:
-        """Go on with what was begun before. Before anything is served."""
+        """Go on with what was begun before; blocks. Before anything is served."""
+        resolve_begun(self._topics, self._groups)
         self._anew.start()
 
     def _delivery_changed(self, delivery: PartitionDelivery) -> None:
@@ -115,7 +117,7 @@ class DeadLetterDesk:
             done.refused += letters.unreadable
             plan = self._origins.plan(letters.found, as_new=request.as_new, max_redrives=request.max_redrives)
             done.refused += plan.refused
-            yield from redrive_in_place(plan, pending, done)
+            yield from redrive_in_place(plan, pending, self._queues.around.next_lease(), done)
             for place, moving in plan.as_new.items():
                 yield from redrive_as_new(partition, partial(self._topics.partition, *place), moving, self._anew, done)
             anew = [letter for letter in letters.found if letter.offset in done.as_new]

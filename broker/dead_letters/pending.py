@@ -15,6 +15,9 @@ from ..delivery.pending_letters import PENDING_GENERATION, PENDING_GROUP
 from ..partition import Partition
 from .synced import synced
 
+IN_PLACE = 0
+"""In place of the log that an intent leads to: nothing is copied, the message itself is to be available again."""
+
 
 class PendingLetters:
     """The dead letters of one partition."""
@@ -46,16 +49,28 @@ class PendingLetters:
         free = state.ready | (state.moves.offsets - self._being_sent(partition))
         return (free & _range(start, end)) | _range(max(start, state.frontier), end)
 
+    def intend(self, offsets: OffsetSet, intent: int) -> Deferred[None]:
+        """Record that the messages of these are about to be made available again; resolves when that is synced. Raises
+        what keeps it from being recorded."""
+        packed = packed_of(offsets)
+        return self._record(
+            Event(Kind.MOVING, PENDING_GROUP, PENDING_GENERATION, packed, lease=intent, member=IN_PLACE)
+        )
+
     def resolve(self, offsets: OffsetSet) -> Deferred[None]:
-        """Record that these are pending no more; resolves when that is synced. The delivery log was opened; it may be
-        reopened since. Raises what keeps it from being recorded."""
+        """Record that these are pending no more; resolves when that is synced. Raises what keeps it from being
+        recorded."""
+        return self._record(Event(Kind.RESOLVED, PENDING_GROUP, PENDING_GENERATION, packed_of(offsets)))
+
+    def _record(self, event: Event) -> Deferred[None]:
+        """The delivery log was opened; it may be reopened since."""
         partition = self.partition
         log, problem = partition.delivery.log, partition.delivery.problem()
         if problem is not None:
             raise problem
-        assert log is not None, "whoever resolves has opened the log"
+        assert log is not None, "whoever records has opened the log"
         log.fold.begin(PENDING_GROUP, PENDING_GENERATION, partition.start_offset)
-        log.append([Event(Kind.RESOLVED, PENDING_GROUP, PENDING_GENERATION, packed_of(offsets))])
+        log.append([event])
         return synced(log)
 
 

@@ -1,11 +1,12 @@
 """Bring dead letters back: in place, to the one group that gave up on them, or as new, for all groups.
 
-    read the copies (a worker) -> in place: REDRIVEN in the delivery log of the message's partition, synced
+    read the copies (a worker) -> in place: MOVING in the delivery log of the dead-letter topic, synced: announced
+                                            -> REDRIVEN in that of the message's partition, synced
                                             -> RESOLVED in that of the dead-letter topic, synced -> answered
                                   as new:   moved to where they came from, the move's own way
 
-REDRIVEN does nothing to a message that is not dead-lettered (any more). So after a crash between the two the dead
-letter is still pending, and redriving it again only resolves it.
+REDRIVEN does nothing to a message that is not dead-lettered (any more). A start resolves the dead letters that were
+announced and whose message is back (`begun`); of the others nothing was done, and they are pending as before.
 """
 
 from __future__ import annotations
@@ -52,9 +53,12 @@ class Redriven:
         return RedriveReply(packed_of(self.in_place), packed_of(self.as_new), packed_of(self.passed), refused)
 
 
-def redrive_in_place(plan: Plan, pending: PendingLetters, done: Redriven) -> Flow[None]:
-    """Make messages available to their groups again, then resolve their dead letters. What cannot be recorded for one
-    group or partition is refused; what keeps the dead letters from being resolved is raised."""
+def redrive_in_place(plan: Plan, pending: PendingLetters, intent: int, done: Redriven) -> Flow[None]:
+    """Announce it, make messages available to their groups again, then resolve their dead letters. What cannot be
+    recorded for one group or partition is refused; what keeps it from being recorded of the dead letters is raised."""
+    if not plan.in_place:
+        return
+    yield pending.intend(OffsetSet.union(*(place.letters for place in plan.in_place.values())), intent)
     waits: list[tuple[InPlace, Deferred[None]]] = []
     for place in plan.in_place.values():
         try:

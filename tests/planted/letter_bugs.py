@@ -16,6 +16,14 @@ LETTER_BUGS = (
         test=f"{REDRIVES}::test_a_dead_letter_is_resolved_when_its_message_is_back_for_sure",
     ),
     Bug(
+        name="forget-what-was-begun",
+        what="a start leaves dead letters pending whose messages came back before it",
+        file="broker/dead_letters/desk.py",
+        before="        resolve_begun(self._topics, self._groups)\n",
+        after="",
+        test="tests/broker/dead_letters/test_redrive_lives.py::test_each_message_is_acknowledged_once_or_purged",
+    ),
+    Bug(
         name="redrive-what-somebody-has-in-hand",
         what="two requests bring the same dead letter back",
         file="broker/dead_letters/desk.py",

@@ -64,8 +64,10 @@ def test_where_the_dead_letters_own_log_fails_they_stay_pending() -> None:
     """The messages are back, which is not on record of their dead letters: listed as before, resolved by the repeat."""
     files, redriving = begin()
     redriving.redrive([(7, 8)])
-    fault = files.fail("sync", errno.EIO, path=LETTERS_DELIVERY)
     answer = redriving.ask([(0, 4)])
+    redriving.core.begin_round()
+    redriving.core.finish_round()  # announced
+    fault = files.fail("sync", errno.EIO, path=LETTERS_DELIVERY)
     redriving.core.settle()
     assert fault.fired == 1
     assert answer.error is not None
@@ -76,6 +78,24 @@ def test_where_the_dead_letters_own_log_fails_they_stay_pending() -> None:
     redriving.core.settle()
     redriving.redrive([(0, 4)])
     assert redriving.pending() == [4, 5, 6]
+    assert redriving.available() == [0, 1, 2, 3, 7]
+
+
+def test_where_it_cannot_be_announced_nothing_is_brought_back() -> None:
+    """The dead letters' own log fails first: the messages stay given up until it is reopened and asked again."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)])
+    fault = files.fail("sync", errno.EIO, path=LETTERS_DELIVERY)
+    answer = redriving.ask([(0, 4)])
+    redriving.core.settle()
+    assert fault.fired == 1
+    assert answer.error is not None
+    assert answer.error.code == "LOG_FENCED"
+    assert redriving.available() == [7]
+    redriving.core.wait(redriving.core.topics.reopen("default/orders.dlq"))
+    redriving.core.settle()
+    assert redriving.pending() == [*range(7)]
+    assert offsets_in(redriving.redrive([(0, 4)]).in_place) == [0, 1, 2, 3]
     assert redriving.available() == [0, 1, 2, 3, 7]
 
 
