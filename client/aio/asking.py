@@ -91,7 +91,7 @@ class Asking:
             desk.forget_over()
             buffered, held = desk.book.load(self._time.now(), self._time.wall_us())
             count = prefetch.wanted(buffered, held, is_waited_for=is_waited_for, listed=listed)
-            if not count or self._asked is not None or self.problem is not None:
+            if not count or self._asked is not None or self.problem is not None or self._joining.group is None:
                 return None
             return self._ask(connection, count, 0.0 if is_hasty else self._time.at_most(MAX_WAIT_S))
 
@@ -151,6 +151,7 @@ class Asking:
             else:
                 self.problem = reply.error
             self._is_owed = False
+            self._desk.book.tell_again()
             return
         if not isinstance(answer, AcquireReply):
             return
@@ -209,12 +210,13 @@ class Asking:
     async def end(self, deadline: Deadline) -> None:
         """Withdraw what is asked for, and wait until that is certain, so that no lease is on its way to nobody."""
         self.withdraw()
-        try:
-            await self._answer_of(self._asked, deadline)
-            if self._is_owed and self._joining.group is not None:
-                await self._disown(deadline)
-        finally:
-            self._asked = None  # its call refers to this
+        await self._answer_of(self._asked, deadline)
+        if self._is_owed and self._joining.group is not None:
+            await self._disown(deadline)
+
+    def forget(self) -> None:
+        """Nobody waits for an answer any more."""
+        self._asked = None  # its call refers to this
 
     async def _disown(self, deadline: Deadline) -> None:
         """Tell the broker what is held: it may have leased more, in an answer that was lost."""

@@ -20,7 +20,9 @@ from ..core.settles import How
 from ..core.times import DEFAULT, Duration, Timeout, seconds, timeout_seconds
 from ..queue_statistics import QueueStatistics
 from . import runtime
+from .acquirer import Acquirer
 from .queue_batch import AsyncQueueBatch
+from .queue_desk import QueueDesk
 from .queue_message import AnyQueueMessage
 from .queue_run import Handler, run_handler
 from .taking import CLOSED, AsyncTaking
@@ -192,14 +194,31 @@ class AsyncQueue(AsyncTaking[AnyQueueMessage], Generic[AnyQueueMessage]):
             runtime.check_home(desk.home, "queue")
             if background is not None:
                 background.end()
-            await acquirer.asking.end(deadline)
-            desk.give_back_all(handed)
-            try:
-                await desk.flush(deadline)
-            except LeaseLostError:
-                await acquirer.leave(deadline)
-                raise
-            await acquirer.leave(deadline)
+            await self._hand_back(desk, acquirer, handed, deadline)
+        except Exception:
+            raise
+        except BaseException as error:  # cancelled, or Ctrl-C: that must not leave leases to end by themselves
+            with runtime.shield():
+                await self._hand_back_at_once(desk, acquirer, handed, error)
+            raise
         finally:
             desk.hand = None
+            acquirer.asking.forget()
             runtime.call_soon(desk.home, partial(desk.close, self._closed))
+
+    async def _hand_back(self, desk: QueueDesk, acquirer: Acquirer, handed: How, deadline: Deadline) -> None:
+        await acquirer.asking.end(deadline)
+        desk.give_back_all(handed)
+        try:
+            await desk.flush(deadline)
+        except LeaseLostError:
+            await acquirer.leave(deadline)
+            raise
+        await acquirer.leave(deadline)
+
+    async def _hand_back_at_once(self, desk: QueueDesk, acquirer: Acquirer, handed: How, error: BaseException) -> None:
+        desk.give_back_all(handed)  # first, so that another Ctrl-C does not keep it
+        try:
+            await self._hand_back(desk, acquirer, handed, Deadline.after(LEAVING_S, self.now()))
+        except TidelogError as problem:
+            log.warning("leaving a queue by %s: %s", type(error).__name__, problem)

@@ -21,11 +21,10 @@ from ...protocol.errors import (
     ConnectionLostError,
     TidelogError,
     TimedOutError,
-    UnknownTopicError,
 )
 from ...protocol.messages import Cancel, FetchReply
 from ..core.backoff import Backoff
-from ..core.deadline import NEVER, Deadline
+from ..core.deadline import Deadline
 from ..core.merging import positions_of
 from ..core.plan import Plan
 from ..core.positions import Positions, Sent, Skipped
@@ -33,12 +32,15 @@ from ..message_batch import MessageBatch
 from . import runtime
 from .connection import Call, Connection
 from .link import Link
-from .resolving import Inquiry, find_new, find_positions, find_topics
+from .resolving import Inquiry, await_topics, find_new, find_positions
 from .topic_change import TopicChange
 from .turn import Turn, Turns
 
 MAX_WAIT_S = 20.0
 """How long one fetch waits in the broker."""
+
+OPENING_S = 1.0
+"""How long opening may take where nobody waits for messages as long: who never waits opens his reader all the same."""
 
 LATE_S = 10.0
 """How much longer than that until an answer is taken for lost, though the broker gives signs of life."""
@@ -127,8 +129,8 @@ class Reader:
         self.check()
         try:
             self._enter(pull)
-            await self._open()
-            while not self._is_stopped:
+            is_open = await self._open(until)
+            while is_open and not self._is_stopped:
                 found = self.positions.next_batch()
                 if isinstance(found, MessageBatch):
                     return found
@@ -214,25 +216,25 @@ class Reader:
         if not self._turns.take(pull):
             raise ConcurrentUseError(f"two threads or tasks use one {self._plan.what}; give each its own")
 
-    async def _open(self) -> None:
-        if self._is_stopped:
-            return
-        link = self._line.pick_up()
-        if self._is_open:
-            return
-        deadline, subscription = self._deadline(), self._plan.subscription
-        metadata = await find_topics(link, self._plan, deadline)
-        while (missing := subscription.missing(metadata)) is not None:
-            if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
-                raise missing
-            await self._change.wait(link, metadata.version, math.inf)
-            if self._is_stopped:
-                return
-            metadata = await find_topics(link, self._plan, NEVER)
-        for position in await find_positions(link, self._plan, subscription.places(metadata), deadline):
+    async def _open(self, until: float = math.inf) -> bool:
+        """Find out what is read; return False after `stop`, and where `until` passed before that was known."""
+        if self._is_stopped or self._is_open:
+            return self._is_open
+        link, soon = self._line.pick_up(), max(until, self.time.now() + OPENING_S)
+        try:
+            metadata = await await_topics(link, self._plan, self._change, self._deadline(soon), until)
+            if metadata is None:
+                return False
+            found = await find_positions(link, self._plan, metadata, self._deadline(soon))
+        except (CannotConnectError, TimedOutError):
+            if link.has_connected and self.time.now() >= soon:
+                return False
+            raise
+        for position in found:
             self.positions.add(position)
         self.positions.metadata_version = metadata.version
         self._is_open = True
+        return True
 
     async def _advance(self, until: float) -> bool:
         """Take in the next answer, asking if need be; return False at `until` or after `stop`."""
@@ -332,8 +334,8 @@ class Reader:
         with suppress(CannotConnectError, TimedOutError):  # the next answer says again that they changed
             await find_new(Inquiry(self._line.pick_up(), self._plan, self.positions, Deadline(until, None)))
 
-    def _deadline(self) -> Deadline:
-        return Deadline.after(self._timeout, self.time.now())
+    def _deadline(self, soon: float = math.inf) -> Deadline:
+        return min(Deadline.after(self._timeout, self.time.now()), Deadline(soon, None), key=lambda each: each.at)
 
 
 def _warn(skipped: Skipped) -> None:

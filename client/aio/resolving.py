@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...protocol.errors import UnknownTopicError
 from ...protocol.messages import ListOffsetsReply, MetadataReply, OffsetAnswer
 from ..core.bounds import Edge, Moment, Point
 from ..core.deadline import Deadline
@@ -13,6 +14,7 @@ from ..core.position import Position
 from ..core.positions import Positions
 from ..core.resolving import Places, check_offsets, positions, questions
 from .link import Link
+from .topic_change import TopicChange
 
 
 async def find_topics(link: Link, plan: Plan, deadline: Deadline) -> MetadataReply:
@@ -22,8 +24,24 @@ async def find_topics(link: Link, plan: Plan, deadline: Deadline) -> MetadataRep
     return reply
 
 
-async def find_positions(link: Link, plan: Plan, places: Places, deadline: Deadline) -> list[Position]:
+async def await_topics(
+    link: Link, plan: Plan, change: TopicChange, deadline: Deadline, until: float
+) -> MetadataReply | None:
+    """Return the same once they are there, where the plan waits for that; None at `until`, or when it is stopped."""
+    metadata = await find_topics(link, plan, deadline)
+    while (missing := plan.subscription.missing(metadata)) is not None:
+        if not (plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
+            raise missing
+        await change.wait(link, metadata.version, until)
+        if change.is_stopped or link.time.now() >= until:
+            return None
+        metadata = await find_topics(link, plan, Deadline(until, None))
+    return metadata
+
+
+async def find_positions(link: Link, plan: Plan, metadata: MetadataReply, deadline: Deadline) -> list[Position]:
     """Return where each partition's read begins and ends. Raises ValueError, RangeNotAvailableError."""
+    places = plan.subscription.places(metadata)
     check_offsets(plan, places)
     return list(positions(plan, places, await _ask(link, plan, places, deadline)))
 

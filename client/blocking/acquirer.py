@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+from contextlib import suppress
 
 from ...protocol.errors import (
     CannotConnectError,
@@ -82,8 +83,8 @@ class Acquirer:
         try:
             has_lanes = len(self.asking.granted.priorities) > 1
             self._prefetch.measure(self._time.now(), self.finishing, has_lanes=has_lanes)
-            self._open()
-            while not self.is_stopped:
+            is_open = self._open(until)
+            while is_open and not self.is_stopped:
                 self._desk.tell()
                 if self._damaged is not None:
                     self._verify(*self._damaged, until)
@@ -168,16 +169,19 @@ class Acquirer:
 
     # -- joining ---------------------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        if self._joining.group is None and not self.is_stopped and self._joining.open(self):
+    def _open(self, until: float) -> bool:
+        """Join, if need be; return whether to go on: without a group not at `until` or after `stop`."""
+        if self._joining.group is None and not self.is_stopped and self._joining.open(self, until):
             self._joined()
+        return self._joining.group is not None or self._may_go_on(until)  # a pattern may match nothing yet
 
     def _begin_anew(self, why: TidelogError, until: float) -> None:
         """The group was reset: every lease is void."""
         with self._desk.lock:
             self.asking.granted.clear()
             self._desk.book.end_all()
-        self._joining.again(why, until)
+        with suppress(TimedOutError):
+            self._joining.again(why, until)
         self._joined()
 
     def _joined(self) -> None:
@@ -186,10 +190,10 @@ class Acquirer:
             visibility_us = group.settings.visibility_timeout_us or DEFAULT_VISIBILITY_US
             self._prefetch = Prefetch(self._plan.max_in_flight, visibility_us / 1_000_000)
 
-    def change(self, version: int) -> bool:
-        """Wait until topics changed, or until `stop`; return False after that."""
-        self._change.wait(self._desk.link, version, math.inf)
-        return not self.is_stopped
+    def change(self, version: int, until: float) -> bool:
+        """Wait until topics changed; return False at `until` or after `stop`."""
+        self._change.wait(self._desk.link, version, until)
+        return self._may_go_on(until)
 
     def _refresh(self, until: float) -> None:
         """Topics changed: what is asked for on its way may not name all that there are now."""

@@ -9,12 +9,16 @@ from typing import Protocol
 
 from ...protocol.errors import CannotConnectError, TidelogError, TimedOutError, UnknownTopicError, UnknownTopicIdError
 from ...protocol.messages import GroupInfo, JoinGroup, JoinGroupReply, LeaveGroup, MetadataReply
-from ..core.deadline import NEVER, Deadline
+from ..core.deadline import Deadline
 from ..core.directory import TopicEntry
 from ..core.queue_plan import QueuePlan
 from .connection import ask
 from .link import Link
 from .queue_desk import QueueDesk
+
+OPENING_S = 1.0
+"""How long opening may take where nobody waits for messages as long: one that never waits opens its queue all the same.
+"""
 
 LEAVE_S = 0.2
 """How long leaving waits for the broker to know of it: one that is slow has the request, and hears of it later."""
@@ -25,8 +29,8 @@ log = logging.getLogger("tidelog")
 class Waiting(Protocol):
     """Who waits for a topic."""
 
-    def change(self, version: int) -> bool:
-        """Wait until topics are not of this version any more; return False to give up."""
+    def change(self, version: int, until: float) -> bool:
+        """Wait until topics are not of this version any more; return False to give up, and at `until`."""
         ...
 
 
@@ -59,23 +63,36 @@ class Joining:
             self.version = version
             self.is_outdated = True
 
-    def open(self, waiting: Waiting) -> bool:
-        """Join, if need be; return whether there is a group by now. Raises what the broker refuses it with, and
-        UnknownTopicError."""
+    def open(self, waiting: Waiting, until: float) -> bool:
+        """Join, if need be; return whether there is a group by now: False also where `until` has passed, of which the
+        opening itself may take OPENING_S more. Raises what the broker refuses it with, and UnknownTopicError."""
         if self.group is not None:
             return True
-        time, subscription = self._desk.time, self._plan.subscription
-        deadline = Deadline.after(self._timeout, time.now())
+        soon = max(until, self._desk.time.now() + OPENING_S)
+        try:
+            return self._open(waiting, until, soon)
+        except (CannotConnectError, TimedOutError):
+            if self._desk.link.has_connected and self._desk.time.now() >= soon:
+                return False
+            raise
+
+    def _open(self, waiting: Waiting, until: float, soon: float) -> bool:
+        subscription = self._plan.subscription
+        deadline = self._deadline(soon)
         metadata = self._find_topics(deadline)
         while (missing := subscription.missing(metadata)) is not None:
             if not (self._plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
                 raise missing
-            if not waiting.change(metadata.version):
+            if not waiting.change(metadata.version, until):
                 return False
-            metadata = self._find_topics(NEVER)
-            deadline = Deadline.after(self._timeout, time.now())
+            metadata = self._find_topics(Deadline(soon, None))
+            deadline = self._deadline(soon)
         self._join(metadata, deadline)
         return self.group is not None
+
+    def _deadline(self, soon: float) -> Deadline:
+        deadline = Deadline.after(self._timeout, self._desk.time.now())
+        return deadline if deadline.at <= soon else Deadline(soon, None)
 
     def refresh(self, until: float) -> None:
         """Topics changed: a pattern may match others. Raises UnknownTopicIdError for one that was named and is gone;
@@ -96,11 +113,14 @@ class Joining:
             raise UnknownTopicIdError(f"expected topic {name!r} to be there, found that it was deleted", name=name)
 
     def again(self, why: TidelogError, until: float) -> None:
-        """The group was reset: its members join again."""
+        """The group was reset: its members join again. Raises UnknownTopicIdError for a topic that is gone."""
         log.warning("%s; joining again", why)
-        self.group, self.topics = None, []
         deadline = Deadline(until, None)
-        self._join(self._find_topics(deadline), deadline)
+        metadata = self._find_topics(deadline)
+        if not self._plan.subscription.is_pattern:
+            self._check_named(metadata)
+        self.group, self.topics = None, []
+        self._join(metadata, deadline)
 
     def _find_topics(self, deadline: Deadline) -> MetadataReply:
         reply = (self._desk.link.call(self._plan.subscription.question(), deadline)).message

@@ -21,7 +21,9 @@ from ..core.settles import How
 from ..core.times import DEFAULT, Duration, Timeout, seconds, timeout_seconds
 from ..queue_statistics import QueueStatistics
 from . import runtime
+from .acquirer import Acquirer
 from .queue_batch import QueueBatch
+from .queue_desk import QueueDesk
 from .queue_message import AnyQueueMessage
 from .queue_run import Handler, run_handler
 from .taking import CLOSED, Taking
@@ -191,14 +193,31 @@ class Queue(Taking[AnyQueueMessage], Generic[AnyQueueMessage]):
             runtime.check_home(desk.home, "queue")
             if background is not None:
                 background.end()
-            acquirer.asking.end(deadline)
-            desk.give_back_all(handed)
-            try:
-                desk.flush(deadline)
-            except LeaseLostError:
-                acquirer.leave(deadline)
-                raise
-            acquirer.leave(deadline)
+            self._hand_back(desk, acquirer, handed, deadline)
+        except Exception:
+            raise
+        except BaseException as error:  # cancelled, or Ctrl-C: that must not leave leases to end by themselves
+            with runtime.shield():
+                self._hand_back_at_once(desk, acquirer, handed, error)
+            raise
         finally:
             desk.hand = None
+            acquirer.asking.forget()
             runtime.call_soon(desk.home, partial(desk.close, self._closed))
+
+    def _hand_back(self, desk: QueueDesk, acquirer: Acquirer, handed: How, deadline: Deadline) -> None:
+        acquirer.asking.end(deadline)
+        desk.give_back_all(handed)
+        try:
+            desk.flush(deadline)
+        except LeaseLostError:
+            acquirer.leave(deadline)
+            raise
+        acquirer.leave(deadline)
+
+    def _hand_back_at_once(self, desk: QueueDesk, acquirer: Acquirer, handed: How, error: BaseException) -> None:
+        desk.give_back_all(handed)  # first, so that another Ctrl-C does not keep it
+        try:
+            self._hand_back(desk, acquirer, handed, Deadline.after(LEAVING_S, self.now()))
+        except TidelogError as problem:
+            log.warning("leaving a queue by %s: %s", type(error).__name__, problem)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...protocol.errors import UnknownTopicError
 from ...protocol.messages import ListOffsetsReply, MetadataReply, OffsetAnswer
 from ..core.bounds import Edge, Moment, Point
 from ..core.deadline import Deadline
@@ -14,6 +15,7 @@ from ..core.position import Position
 from ..core.positions import Positions
 from ..core.resolving import Places, check_offsets, positions, questions
 from .link import Link
+from .topic_change import TopicChange
 
 
 def find_topics(link: Link, plan: Plan, deadline: Deadline) -> MetadataReply:
@@ -23,8 +25,22 @@ def find_topics(link: Link, plan: Plan, deadline: Deadline) -> MetadataReply:
     return reply
 
 
-def find_positions(link: Link, plan: Plan, places: Places, deadline: Deadline) -> list[Position]:
+def await_topics(link: Link, plan: Plan, change: TopicChange, deadline: Deadline, until: float) -> MetadataReply | None:
+    """Return the same once they are there, where the plan waits for that; None at `until`, or when it is stopped."""
+    metadata = find_topics(link, plan, deadline)
+    while (missing := plan.subscription.missing(metadata)) is not None:
+        if not (plan.waits_for_topic and isinstance(missing, UnknownTopicError)):
+            raise missing
+        change.wait(link, metadata.version, until)
+        if change.is_stopped or link.time.now() >= until:
+            return None
+        metadata = find_topics(link, plan, Deadline(until, None))
+    return metadata
+
+
+def find_positions(link: Link, plan: Plan, metadata: MetadataReply, deadline: Deadline) -> list[Position]:
     """Return where each partition's read begins and ends. Raises ValueError, RangeNotAvailableError."""
+    places = plan.subscription.places(metadata)
     check_offsets(plan, places)
     return list(positions(plan, places, _ask(link, plan, places, deadline)))
 

@@ -67,6 +67,7 @@ class SettleSender:
         with self.lock:
             if connection is not self._connection:
                 self.book.settles.lost_connection()  # first: else Ctrl-C could keep what was sent from going out again
+                self.book.tell_again()
                 self.must_tell_held = self._connection is not None
                 self._connection = connection
                 self._send(connection)
@@ -143,7 +144,7 @@ class SettleSender:
             try:
                 for flight in settles.to_send():
                     self._fly(connection, flight)
-                while settles.has_pending or reports:
+                while settles.has_room and (settles.has_pending or reports):
                     hand_overs, reports = self.book.hand_overs(), False
                     fresh = settles.next_request(hand_overs, self.time.now())
                     if fresh is None:

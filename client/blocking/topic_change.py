@@ -31,6 +31,11 @@ class TopicChange:
     def __repr__(self) -> str:
         return f"<TopicChange, {'idle' if self._asked is None else 'waited for'}>"
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nobody is to wait any more."""
+        return self._is_stopped
+
     def notify(self, *, is_stopped: bool) -> None:
         """Have whoever waits look again, and nobody wait once it is stopped; from any thread or a signal handler. Takes
         no lock."""

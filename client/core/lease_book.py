@@ -186,6 +186,11 @@ class LeaseBook:
                     reports.append(lease_ranges(lease, found))
         return reports
 
+    def tell_again(self) -> None:
+        """What carried reports of hand-overs may not have come through: those that are open are told once more."""
+        for lease in self.leases.values():
+            lease.reported = 0
+
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def confirmed(self, entries: Iterable[Entry], wall_us: int, now: float) -> None:

@@ -131,6 +131,11 @@ class Settles:
         return bool(self._pending)
 
     @property
+    def has_room(self) -> bool:
+        """Whether one more request may be on its way."""
+        return len(self.flights) < MAX_IN_FLIGHT
+
+    @property
     def last_serial(self) -> int:
         """The serial of the latest entry."""
         return self._serial
@@ -155,7 +160,7 @@ class Settles:
 
     def next_request(self, hand_overs: list[LeaseRanges], now: float) -> Flight | None:
         """Return the next request to send, if there is anything to say and room for it."""
-        if len(self.flights) >= MAX_IN_FLIGHT or not (self._pending or hand_overs):
+        if not self.has_room or not (self._pending or hand_overs):
             return None
         items: dict[tuple[int, How, int], list[Entry]] = {}
         ranges_left, taken = MAX_RANGE_BYTES, 0

@@ -4,6 +4,7 @@ what reading back shows."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,10 +129,8 @@ def test_cut_once(broker: BrokerProcess, flavour: str, door: str, api: Api, repl
         assert what.state(direct, name) == what.after
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize(("door", "api", "replies"), POINTS)
-def test_cut_for_ever(broker: BrokerProcess, flavour: str, door: str, api: Api, replies: bool) -> None:
-    """At the timeout the outcome is unknown if the call itself was ever sent, and else `stored` is False; and so it is."""
+def cut_for_ever(broker: BrokerProcess, flavour: str, door: str, api: Api, replies: bool) -> None:
+    """See `test_cut_for_ever`, on one client."""
     name, what = f"ever-{flavour}-{door}-{api.name}-{replies}", DOORS[door]
     with Client(broker.url) as direct, Proxy(*broker.address) as proxy:
         direct.topics.create(name, partitions=1)
@@ -152,6 +151,17 @@ def test_cut_for_ever(broker: BrokerProcess, flavour: str, door: str, api: Api, 
         assert isinstance(caught[0], OutcomeUnknownError) is was_sent, repr(caught[0])
         assert caught[0].details.get("stored", "unknown") == ("unknown" if was_sent else False)
         assert what.state(direct, name) in ([what.before, what.after] if was_sent and replies else [what.before])
+
+
+@pytest.mark.parametrize(("door", "api", "replies"), POINTS)
+def test_cut_for_ever(broker: BrokerProcess, door: str, api: Api, replies: bool) -> None:
+    """At the timeout the outcome is unknown if the call itself was ever sent, and else `stored` is False; and so it is.
+
+    The three clients wait for their timeouts at the same time.
+    """
+    with ThreadPoolExecutor(len(FLAVOURS)) as pool:
+        for each in [pool.submit(cut_for_ever, broker, flavour, door, api, replies) for flavour in FLAVOURS]:
+            each.result()
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)

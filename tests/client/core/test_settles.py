@@ -271,3 +271,22 @@ def test_what_ended_by_the_clock_holds_nothing() -> None:
     book.gather()
     assert [[*entry.offsets] for entry in book.settles.unanswered()] == [[1]]
     assert book.statistics(30.0, 30_000_000).in_hand == 0
+
+
+def test_hand_overs_are_told_in_the_end() -> None:
+    """What no request had room for is told by the next, and what a connection took with it over the one after."""
+    busy, lease = lease_of((0, MAX_IN_FLIGHT)), lease_of((100, 110), number=2)
+    book = book_of(busy, lease)
+    for offset in range(MAX_IN_FLIGHT):
+        book.settle(busy, [offset], How(Settling.ACCEPT))
+        assert book.settles.has_room
+        assert book.settles.next_request([], 0.0) is not None
+    assert not book.settles.has_room  # nobody asks for hand-overs then: they count as told once they are asked for
+    lease.handed = 5
+    (told,) = book.hand_overs()
+    assert [*iter_ranges(told.ranges)] == [(100, 105)]
+    assert book.hand_overs() == []
+    book.settle(lease, [100], How(Settling.ACCEPT))
+    book.tell_again()
+    (again,) = book.hand_overs()
+    assert [*iter_ranges(again.ranges)] == [(101, 105)]

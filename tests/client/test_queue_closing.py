@@ -1,0 +1,98 @@
+"""A block that is left normally and interrupted while it is left, and waits for topics that end in time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.client.flavours import run
+from tests.client.queues import Stage, done, queue_broker, staged  # noqa: F401
+from tidelog.client.blocking.asking import Asking
+
+pytestmark = pytest.mark.process
+
+
+async def free(client: Any, stage: Stage) -> list[tuple[str, int]]:
+    """Return state and attempts of what the group has not settled."""
+    return [(each.state, each.attempts) async for each in client.groups.messages(stage.group)]
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_cancelled_exit_gives_leases_back(loop: str, queue_broker: Any) -> None:  # noqa: F811
+    """A block that comes to its end while it is cancelled returns what it holds at once, uncounted, although an answer
+    is on its way; what was acknowledged stays so."""
+
+    async def body(world: Any) -> None:
+        stage = Stage(world, queue_broker)
+        async with stage.client() as client:
+            await stage.fill(client, 4)
+            with anyio.CancelScope() as scope:
+                async with stage.queue(client, max_in_flight=10) as queue:
+                    (first,) = await queue.receive(1)
+                    await done(first.ack())
+                    scope.cancel()
+            assert scope.cancelled_caught
+            assert await free(client, stage) == [("available", 0)] * 3
+
+    run(loop, body)
+
+
+@pytest.mark.parametrize("strikes", [1, 2])
+def test_ctrl_c_while_leaving_gives_leases_back(
+    strikes: int,
+    queue_broker: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C in the exit of a blocking queue's block, once or twice, leaves no lease to end by itself."""
+    answer_of = Asking._answer_of
+    left = [strikes]
+
+    def struck(self: Asking, *rest: Any) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise KeyboardInterrupt
+        answer_of(self, *rest)
+
+    monkeypatch.setattr(Asking, "_answer_of", struck)
+
+    async def body(world: Any) -> None:
+        stage = Stage(world, queue_broker)
+        async with stage.client() as client:
+            await stage.fill(client, 4)
+
+            async def leave() -> None:
+                async with stage.queue(client, max_in_flight=10) as queue:
+                    (first,) = await queue.receive(1)
+                    first.ack()
+
+            with pytest.raises(KeyboardInterrupt):
+                await leave()
+            until = time.monotonic() + 10
+            while await free(client, stage) != [("available", 0)] * 3 and time.monotonic() < until:
+                time.sleep(0.05)
+            assert await free(client, stage) == [("available", 0)] * 3
+
+    run("blocking", body)
+
+
+@staged
+async def test_waiting_for_a_topic_ends_with_the_timeout(stage: Stage) -> None:
+    """`receive(timeout=)` and `idle_timeout=` hold while there is no topic yet, of queues and of consumers; made, it is
+    read."""
+    async with stage.client() as client:
+        queue = stage.queue(client, wait_for_topic=True)
+        consumer = client.consumer(stage.topic, start="earliest", wait_for_topic=True)
+        began = time.monotonic()
+        async with queue, consumer:
+            for reader in (queue, consumer):
+                assert await reader.receive(timeout=0.3) == []
+                assert [each async for each in reader.messages(idle_timeout=0.3)] == []
+                assert [each async for each in reader.batches(idle_timeout=0.3)] == []
+            assert 1.8 <= time.monotonic() - began < 12
+            await stage.fill(client, 1)
+            for reader in (queue, consumer):
+                (message,) = await reader.receive(timeout=10)
+                assert message.value == b"0"
