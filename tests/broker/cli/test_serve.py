@@ -42,7 +42,7 @@ def usage(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 @pytest.mark.process
 def test_serve_says_where_and_stops_on_sigterm(tmp_path: Path) -> None:
     """One line on stdout names the URL once it is served; SIGTERM is a clean stop and exit code 0."""
-    with broker_process(tmp_path) as broker:
+    with broker_process(tmp_path, fresh=True) as broker:
         assert broker.ready_line == f"tidelog serving on tidelog://127.0.0.1:{broker.port}\n"
         with broker.connect() as client:
             assert client.ask(Ping()).error is None
@@ -53,7 +53,7 @@ def test_serve_says_where_and_stops_on_sigterm(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_serve_takes_all_descriptors_it_may_have(tmp_path: Path) -> None:
     """A low soft limit of open files, as most shells set it, does not bound the connections."""
-    with broker_process(tmp_path, "--in-memory") as broker:
+    with broker_process(tmp_path, "--in-memory", fresh=True) as broker:
         limits = Path(f"/proc/{broker.process.pid}/limits").read_text()
         (row,) = [line.split() for line in limits.splitlines() if line.startswith("Max open files")]
         assert row[3] == row[4]
@@ -62,7 +62,7 @@ def test_serve_takes_all_descriptors_it_may_have(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_ctrl_c_stops_cleanly_with_130(tmp_path: Path) -> None:
     """SIGINT drains like SIGTERM; the exit code tells them apart."""
-    with broker_process(tmp_path) as broker:
+    with broker_process(tmp_path, fresh=True) as broker:
         assert broker.stop(signal.SIGINT) == 130
     assert "Traceback" not in broker.log.read_text()
 
@@ -70,7 +70,7 @@ def test_ctrl_c_stops_cleanly_with_130(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_in_memory_writes_nothing(tmp_path: Path) -> None:
     """`--in-memory` serves without a folder."""
-    with broker_process(tmp_path, "--in-memory") as broker:
+    with broker_process(tmp_path, "--in-memory", fresh=True) as broker:
         with broker.connect() as client:
             assert isinstance(client.ask(CreateTopic("default/t")).message, TopicReply)
         assert broker.stop() == 0
@@ -80,7 +80,7 @@ def test_in_memory_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_a_second_broker_on_the_folder_is_one_line(tmp_path: Path) -> None:
     """The second says which process has the folder and fails; the first goes on."""
-    with broker_process(tmp_path) as broker:
+    with broker_process(tmp_path, fresh=True) as broker:
         second = run("serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
         assert second.returncode == 1
         assert second.stdout == ""
@@ -106,7 +106,7 @@ def test_an_address_in_use_is_one_line(tmp_path: Path) -> None:
 def test_durability_and_drain_timeout_and_log_level(tmp_path: Path) -> None:
     """The flags reach the broker: topics follow the durability, a drain ends in time, debug lines appear."""
     flags = ("--durability", "written", "--drain-timeout", "200ms", "--log-level", "debug", "--http", "off")
-    with broker_process(tmp_path, *flags) as broker, broker.connect() as client:
+    with broker_process(tmp_path, *flags, fresh=True) as broker, broker.connect() as client:
         made = client.ask(CreateTopic("default/t", partitions=1)).message
         assert isinstance(made, TopicReply)
         assert made.topic.settings["durability"] == "written"

@@ -1,0 +1,62 @@
+"""The nursery: what it forks is a broker of its own, in what its test gave it and with nothing of its siblings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.broker_process import BrokerProcess, broker_process
+from tests.helpers.nursery import Forked, nursery
+
+pytestmark = pytest.mark.process
+
+
+def descriptors(broker: BrokerProcess) -> list[str]:
+    """What a broker holds open, but for what the kernel numbers."""
+    links = Path(f"/proc/{broker.process.pid}/fd").iterdir()
+    return sorted(str(link.readlink()).partition(":[")[0] for link in links)
+
+
+def test_a_forked_broker_holds_what_a_started_one_holds(tmp_path: Path) -> None:
+    """Its open files are those of a broker that was started by itself, though another runs beside it."""
+    with broker_process(tmp_path, "--in-memory"):
+        with broker_process(tmp_path, "--in-memory") as forked:
+            assert isinstance(forked.process, Forked)
+            found = descriptors(forked)
+        with broker_process(tmp_path, "--in-memory", fresh=True) as started:
+            assert isinstance(started.process, subprocess.Popen)
+            assert found == descriptors(started)
+
+
+def test_a_forked_broker_runs_where_its_test_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder and the environment of the moment are its own, though the nursery was made before."""
+    nursery()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDELOG_BROKER__DATA_DIR", "here")
+    with (tmp_path / "log").open("wb") as log:
+        broker = nursery().fork(["serve", "--listen", "127.0.0.1:0"], log.fileno())
+    assert broker.stdout is not None
+    with broker.stdout as output:
+        assert output.readline().startswith(b"tidelog serving on ")
+        assert Path(f"/proc/{broker.pid}/cwd").readlink() == tmp_path
+        assert (tmp_path / "here").is_dir()
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(30) == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_how_a_forked_broker_ended_is_told(tmp_path: Path, number: int, code: int) -> None:
+    """Its exit code is the one of the process, below zero for a signal, and no signal is sent to who has ended."""
+    with broker_process(tmp_path, "--in-memory") as broker:
+        process = broker.process
+        assert process.poll() is None
+        assert broker.stop(number) == code
+        assert process.poll() == code
+        process.send_signal(signal.SIGKILL)
+        broker.start()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process.pid, 0)
