@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -25,8 +26,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Let children keep their bytecode where the machine says not to: hundreds of them would compile it all again."""
+    """Make hundreds of children cheap: they keep their bytecode where the machine says not to, or each would compile it
+    all again, and start no threads for a linear algebra that nobody here uses."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def pytest_collection_finish() -> None:
+    """Take what all tests together are made of from the garbage collector's sight: a test that collects, as those do
+    that hold what is left behind, would else look through thousands of tests each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
