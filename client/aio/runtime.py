@@ -83,8 +83,8 @@ def check_home(made: Home, what: str) -> None:
     """Raise ForkedError or WrongLoopError unless the caller runs where `what` was first used."""
     if made.generation != generation():
         raise ForkedError(f"this {what} was opened before a fork; make a new one in the child")
-    if made.token != current_token():
-        raise WrongLoopError(f"this {what} is used in another event loop than the one it was opened in")
+    if not is_here(made):
+        raise WrongLoopError(f"this {what} is used in another event loop or thread than the one it was opened in")
 
 
 def is_here(made: Home) -> bool:

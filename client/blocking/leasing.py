@@ -30,7 +30,7 @@ from ..core.granted import leased_batches
 from ..core.held_lease import HeldLease
 from ..core.lease_token import LeaseToken
 from ..core.queue_plan import QueuePlan
-from ..core.settles import packed
+from ..core.settles import MAX_ITEMS, packed
 from . import runtime
 from .damaged_grant import DamagedGrants
 from .joining import leave
@@ -172,8 +172,13 @@ def _apart(message: QueueMessage) -> QueueMessage:
 
 
 def give_back(session: Session, messages: Iterable[QueueMessage], deadline: Deadline) -> None:
-    """Give leased messages back at once, as if they had never been handed out."""
+    """Give leased messages back at once, as if they had never been handed out: those of a lease together."""
+    found: dict[tuple[int, int], dict[tuple[int, int, int], list[int]]] = {}
     for message in messages:
         place = LeaseToken.parse(message.lease_token)
-        item = SettleItem(place.topic_id, place.partition, place.lease, Settling.RETURN, packed([place.offset]))
-        session.link.call(Settle(place.group_id, place.generation, BY_TOKEN, 0, [item]), deadline)
+        leases = found.setdefault((place.group_id, place.generation), {})
+        leases.setdefault((place.topic_id, place.partition, place.lease), []).append(place.offset)
+    for group, leases in found.items():
+        items = [SettleItem(*of, Settling.RETURN, packed(sorted(offsets))) for of, offsets in leases.items()]
+        for at in range(0, len(items), MAX_ITEMS):
+            session.link.call(Settle(*group, BY_TOKEN, 0, items[at : at + MAX_ITEMS]), deadline)

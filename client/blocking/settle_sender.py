@@ -129,6 +129,9 @@ class SettleSender:
     def _say(self, connection: Connection | None, *, reports: bool = False) -> None:
         """Gather what was acknowledged, and send it where that can be done."""
         self.book.gather()
+        if self.closed is not None:  # the queue was left, or dropped: this changes nothing any more
+            late = self.book.settles.give_up(self.closed)
+            self.book.confirmed(late, self.time.wall_us(), self.time.now())
         if connection is None or self.closed is not None:
             return
         self._send(connection, reports=reports)

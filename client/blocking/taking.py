@@ -114,11 +114,14 @@ class Taking(Generic[AnyQueueMessage]):
         try:
             if self._acquirer is None or not self._turns.take(turn):
                 return None
+            self._acquirer.asking.is_pulling = True  # else an answer that comes in late would be given back, with this
             return self._picked_up(self._batch_of(self._acquirer.batch_arrived()))
         except TidelogError:
             return None  # the next call meets it, or what it is of is given back
         finally:
             turn.is_over = True
+            if self._acquirer is not None:
+                self._acquirer.asking.is_pulling = False
 
     def _items_at_once(self, listed: int) -> Iterator[AnyQueueMessage] | None:
         """Return what is here; for the first list also what else there is."""
@@ -180,6 +183,14 @@ class Taking(Generic[AnyQueueMessage]):
             return self._batch_of(acquirer.next_batch(until))
         finally:
             turn.is_over = True
+            self._look_after_what_comes()
+
+    def _look_after_what_comes(self) -> None:
+        """What was asked for may be answered when nobody waits: somebody is to give it back."""
+        acquirer, background = self._acquirer, self._background
+        if acquirer is not None and background is not None and acquirer.asking.on_its_way() is not None:
+            background.start()
+            background.watch()
 
     def _batch_of(self, leased: Leased | None) -> QueueBatch[AnyQueueMessage] | None:
         if leased is None:

@@ -125,9 +125,9 @@ class HeldLease:
         return f"<HeldLease {self.id:#x} of {where}, {self.left} of {len(self.offsets)} left, {self.handed} handed out>"
 
     def renewed(self, now: float, wall_us: int, duration_us: int) -> None:
-        """It runs for so long from now on."""
-        self.expires_at = now + duration_us / 1_000_000
-        self.expires_us = wall_us + duration_us
+        """It runs for so long from now on, or as long as it does anyway: that is what the broker keeps."""
+        self.expires_at = max(self.expires_at, now + duration_us / 1_000_000)
+        self.expires_us = max(self.expires_us, wall_us + duration_us)
 
     def is_over(self, now: float, wall_us: int) -> bool:
         """Whether it has ended, as far as is known here. The wall clock went on while the machine was suspended; where
