@@ -63,7 +63,8 @@ def _verified(link: Link, lease: HeldLease, deadline: Deadline) -> list[CorruptE
         after = reply.results[0].next_offset
         if isinstance(error, CorruptError):
             damaged.append(error)
-            after = int(error.details.get("next", end))
+            following = error.details.get("next")
+            after = following if isinstance(following, int) else end
         elif error is not None:
             raise error
         if after <= offset:

@@ -11,6 +11,7 @@ Importing this loads no broker; making one does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,8 @@ from .client.message import Message
 from .faults import NAMES, Faults
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .broker import clock as broker_clock
+    from .broker.config import Config
     from .broker.embedded import EmbeddedBroker
     from .broker.faults import FaultyHandler
     from .broker.rehearsal import Rehearsal
@@ -64,8 +64,9 @@ class Broker(embedded.Broker):
         self._faults, self._seed = faults, seed
         self._clock: Clock | None = None
         self._handler: FaultyHandler | None = None
-        given = {**sections, "broker": {**IDLE, **sections.get("broker", {})}}
-        super().__init__(data_dir, listen=listen, config=config, **given)
+        if faults is not None and not isinstance(faults, Faults):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"faults: expected Faults, found {faults!r}")
+        super().__init__(data_dir, listen=listen, config=config, **sections)
 
     @property
     def clock(self) -> Clock:
@@ -106,6 +107,14 @@ class Broker(embedded.Broker):
         return dict(self._handler.fired) if self._handler is not None else dict.fromkeys(NAMES, 0)
 
     # -- inside ------------------------------------------------------------------------------------------------------
+
+    def _checked(self, config: embedded.Sections | None, sections: embedded.Sections) -> Config:
+        own: object = config.get("broker", {}) if isinstance(config, Mapping) else None
+        if config is None:
+            return super()._checked({"broker": IDLE}, sections)
+        if isinstance(own, Mapping):  # else it is refused there
+            return super()._checked({**config, "broker": {**IDLE, **config.get("broker", {})}}, sections)
+        return super()._checked(config, sections)
 
     def _rehearsal(self) -> Rehearsal:
         from random import Random

@@ -51,7 +51,7 @@ def worker(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 def test_a_message_that_kills_its_worker_goes_alone(tmp_path: Path) -> None:
     """Case 1: a worker dies in the handler of the first of ten messages, and is started until nothing is left: only
-    that one is rejected, after three attempts, and 1..9 are acknowledged."""
+    that one is given up, after three attempts, and 1..9 are acknowledged."""
     with broker_process(tmp_path) as broker, Client(broker.url) as client:
         client.topics.create("jobs", partitions=1)
         client.produce_many("jobs", [b"%d" % at for at in range(10)])
@@ -66,7 +66,7 @@ def test_a_message_that_kills_its_worker_goes_alone(tmp_path: Path) -> None:
         assert _unsettled(client) == []
         acknowledged = [line.split()[0] for lines in runs for line in lines if not line.startswith("0 ")]
         assert sorted(acknowledged, key=int) == [str(at) for at in range(1, 10)]
-        assert [each.id for each in client.groups.messages("g", states=["rejected"])] == ["jobs/0@0"]
+        assert [each.id for each in client.groups.messages("g", states=["dead-lettered"])] == ["jobs/0@0"]
         assert sum(line.startswith("0 ") for lines in runs for line in lines) in (3, 4)
 
 

@@ -37,6 +37,18 @@ def test_a_naive_start_is_refused() -> None:
         Broker(start=datetime(2025, 1, 1))
 
 
+def test_what_is_configured_counts_wherever_it_stands() -> None:
+    """What a test says of idle clients goes before the virtual clock's own word, by `config` and by section; what is no
+    section, or no Faults, is refused where it is given."""
+    for broker in (Broker(config={"broker": {"idle_timeout": "1m"}}), Broker(broker={"idle_timeout": "1m"})):
+        assert broker._config.broker.idle_timeout_us == 60_000_000
+        assert broker._config.broker.hello_timeout_us == 36_500 * 86_400_000_000
+    with pytest.raises(TypeError, match="broker"):
+        Broker(broker=5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="faults: expected Faults, found 'x'"):
+        Broker(faults="x")  # type: ignore[arg-type]
+
+
 def test_a_port_for_subprocesses() -> None:
     """They go by the machine's clock, the broker by its own."""
     script = "import sys, tidelog; print(tidelog.Client(sys.argv[1]).produce('t', b'x', partition=0).timestamp)"
