@@ -20,7 +20,11 @@ def test_a_bug_can_be_planted(bug: Bug) -> None:
     assert bug.before != bug.after
     ast.parse(text.replace(bug.before, bug.after))
     file, _, test = bug.test.partition("::")
-    functions = [node.name for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)]
+    functions = [
+        node.name
+        for node in ast.parse((ROOT / file).read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     assert not test or test.partition("[")[0] in functions
 
 
