@@ -32,13 +32,6 @@ def pytest_configure() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def pytest_collection_finish() -> None:
-    """Take what all tests together are made of from the garbage collector's sight: a test that collects, as those do
-    that hold what is left behind, would else look through thousands of tests each time."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Share folders of tests among workers, and run files that are named in this process."""
@@ -49,6 +42,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
     """Keep the tests of a file on one worker."""
     return ByFile(config, log)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def survivors() -> None:
+    """Take what is there before a file's first test, thousands of tests and what others left, from the collector's
+    sight: each of the tests that collect, as those do that hold what is left behind, would look through all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -168,13 +168,15 @@ def test_what_cannot_be_measured_is_refused(arguments: list[str], message: str) 
 # -- the peer ----------------------------------------------------------------------------------------------------------
 
 
-def peer_python() -> str:
+@pytest.fixture
+def peer_python(monkeypatch: pytest.MonkeyPatch) -> str:
     """The Python that drives Kafka; skips visibly where there is none, or no Kafka."""
     found = DEFAULT_PEER_PYTHON.expanduser()
     python = str(found) if found.exists() else sys.executable
     probe = "import confluent_kafka; from bench.peers.kafka_server import version; print(version())"
     if run("-c", probe, python=python).returncode != 0:
         pytest.skip("no Kafka here: bench/README.md says how to install it")
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # no time is asked: start soon
     return python
 
 
@@ -190,10 +192,10 @@ def test_a_missing_kafka_says_how_to_install_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_kafka_is_measured_and_compared(tmp_path: Path) -> None:
+def test_kafka_is_measured_and_compared(tmp_path: Path, peer_python: str) -> None:
     """One round against a real Kafka has a row for each comparison of the family, and keeps it for the picture."""
-    python, kept = peer_python(), tmp_path / "compared.json"
-    done = run("-m", "bench.compare", "deliver", *TINY, "--peer-python", python, "--json", str(kept))
+    kept = tmp_path / "compared.json"
+    done = run("-m", "bench.compare", "deliver", *TINY, "--peer-python", peer_python, "--json", str(kept))
     assert done.returncode == 0, done.stderr
     rows = json.loads(kept.read_text())["rows"]
     assert {(row["figure"], row["peer_durability"]) for row in rows} == {
@@ -210,8 +212,8 @@ kafka_client.send_all = lambda sending, topic, values: send_all(sending, topic, 
 
 
 @pytest.mark.process
-def test_a_wrong_answer_of_kafka_has_no_figure() -> None:
+def test_a_wrong_answer_of_kafka_has_no_figure(peer_python: str) -> None:
     """A value that comes back from Kafka as another ends its driver with exit code 1."""
-    done = planted(CHANGES, "bench.peers.kafka", "send", peer_python())
+    done = planted(CHANGES, "bench.peers.kafka", "send", peer_python)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     assert "no figure: values differ" in done.stderr
