@@ -35,10 +35,10 @@ def test_a_file_stays_on_one_worker_and_spark_on_one() -> None:
     ("arguments", "capture", "cores", "workers"),
     [
         (["tests"], "fd", 1, 2),
-        (["tests"], "fd", 2, 2),
-        (["tests"], "fd", 3, 3),
+        (["tests"], "fd", 2, 3),
+        (["tests"], "fd", 3, 4),
         (["tests"], "fd", 64, 4),
-        (["tests/cli", "tests/test_docs.py"], "fd", 2, 2),
+        (["tests/cli", "tests/test_docs.py"], "fd", 2, 3),
         (["tests"], "no", 2, 0),
         (["tests/test_docs.py"], "fd", 2, 0),
         (["tests/test_docs.py::test_a", "tests/test_tidy.py"], "fd", 2, 0),
@@ -52,7 +52,7 @@ def test_folders_are_shared_and_named_files_are_not(
     cores: int,
     workers: int,
 ) -> None:
-    """Two to four workers, by the cores, run folders; what is named, or not captured, runs in pytest's own process."""
+    """Two to four workers, three for two cores, run folders; what is named, or not captured, runs in pytest's own process."""
     monkeypatch.setattr(pytestconfig, "args", arguments)
     monkeypatch.setattr(pytestconfig.option, "capture", capture)
     monkeypatch.setattr("os.sched_getaffinity", lambda _process: set(range(cores)))

@@ -8,7 +8,10 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 WORKERS_MIN = 2
-"""For half of the time a test waits for another process or for a clock, so that two find work on one core too."""
+"""As below, on one core."""
+
+WORKERS_PER_CORE = 1.5
+"""For half of the time a test waits for another process or for a clock, so that more than one finds work on a core."""
 
 WORKERS_MAX = 4
 """More gain nothing: the files that take longest are what is waited for then."""
@@ -30,4 +33,4 @@ def worker_count(config: pytest.Config) -> int:
     named = all("::" in argument or argument.endswith(".py") for argument in config.args)
     if named or config.option.capture == "no":
         return 0
-    return min(max(len(os.sched_getaffinity(0)), WORKERS_MIN), WORKERS_MAX)
+    return min(max(int(len(os.sched_getaffinity(0)) * WORKERS_PER_CORE), WORKERS_MIN), WORKERS_MAX)
