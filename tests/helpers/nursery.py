@@ -84,6 +84,7 @@ class Nursery:
     """The forking process of this test process, and the orders to it."""
 
     def __init__(self) -> None:
+        self._owner = os.getpid()
         self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._orders.settimeout(START_TIMEOUT_S)
         with theirs:
@@ -97,7 +98,11 @@ class Nursery:
         atexit.register(self.close)
 
     def close(self) -> None:
-        """End the forking process; what it forked goes on."""
+        """End the forking process; what it forked goes on. A fork of this process that ends does not end it."""
+        if os.getpid() != self._owner:
+            return
+        with contextlib.suppress(OSError):  # it has ended already
+            self._orders.shutdown(socket.SHUT_RDWR)  # closing is not enough where forks of this process hold it too
         self._orders.close()
         self._process.wait()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.broker_process import BrokerProcess, broker_process
-from tests.helpers.nursery import Forked, nursery
+from tests.helpers.nursery import Forked, Nursery, nursery
 
 pytestmark = pytest.mark.process
 
@@ -40,10 +40,12 @@ def test_a_forked_broker_runs_where_its_test_is(tmp_path: Path, monkeypatch: pyt
     with (tmp_path / "log").open("wb") as log:
         broker = nursery().fork(["serve", "--listen", "127.0.0.1:0"], log.fileno())
     assert broker.stdout is not None
-    with broker.stdout as output:
-        assert output.readline().startswith(b"tidelog serving on ")
+    try:
+        assert broker.stdout.readline().startswith(b"tidelog serving on ")
         assert Path(f"/proc/{broker.pid}/cwd").readlink() == tmp_path
         assert (tmp_path / "here").is_dir()
+    finally:
+        broker.stdout.close()
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(30) == 0
 
@@ -60,3 +62,26 @@ def test_how_a_forked_broker_ended_is_told(tmp_path: Path, number: int, code: in
         broker.start()
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
+
+
+def test_a_nursery_ends_though_forks_of_its_owner_go_on(tmp_path: Path) -> None:
+    """A fork that ends leaves the nursery of its parent alone; one that stays does not keep it."""
+    mine, ready, go_on = Nursery(), os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        mine.close()
+        os.write(ready[1], b"x")
+        os.read(go_on[0], 1)
+        os._exit(0)
+    assert os.read(ready[0], 1) == b"x"
+    with (tmp_path / "log").open("wb") as log:
+        broker = mine.fork(["--version"], log.fileno())
+    assert broker.stdout is not None
+    with broker.stdout as output:
+        assert output.read().startswith(b"tidelog ")
+    assert broker.wait(30) == 0
+    mine.close()
+    os.write(go_on[1], b"x")
+    assert os.waitpid(child, 0)[1] == 0
+    for descriptor in (*ready, *go_on):
+        os.close(descriptor)
