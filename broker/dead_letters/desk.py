@@ -115,13 +115,14 @@ class DeadLetterDesk:
             done.passed |= asked - wanted
             letters = yield from read_letters(partition, self._services.offload, wanted)
             done.refused += letters.unreadable
-            plan = self._origins.plan(letters.found, as_new=request.as_new, max_redrives=request.max_redrives)
+            log_id, limit = partition.log.log_id, request.max_redrives
+            plan = self._origins.plan(letters.found, log_id, as_new=request.as_new, max_redrives=limit)
             done.refused += plan.refused
             yield from redrive_in_place(plan, pending, self._queues.around.next_lease(), done)
             for place, moving in plan.as_new.items():
                 yield from redrive_as_new(partition, partial(self._topics.partition, *place), moving, self._anew, done)
             anew = [letter for letter in letters.found if letter.offset in done.as_new]
-            yield from give_up_for_good(self._origins.dead_lettered(anew).values())
+            yield from give_up_for_good(self._origins.dead_lettered(anew, log_id).values())
         finally:
             self._let_go(partition, wanted)
         return done.reply()
@@ -135,7 +136,8 @@ class DeadLetterDesk:
             gone = wanted if is_dead_letter_topic(topic.name, self._groups) else OffsetSet(_copies(letters))
             if gone:
                 yield pending.resolve(gone)
-            yield from give_up_for_good(self._origins.dead_lettered(letters.found).values())
+            gone_for_good = self._origins.dead_lettered(letters.found, partition.log.log_id)
+            yield from give_up_for_good(gone_for_good.values())
         finally:
             self._let_go(partition, wanted)
         return PurgeReply(packed_of(gone), packed_of(asked - gone))

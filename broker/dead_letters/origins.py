@@ -37,6 +37,22 @@ class InPlace:
     part: GroupPartition
     originals: OffsetSet = field(default_factory=OffsetSet)
     letters: OffsetSet = field(default_factory=OffsetSet)
+    copied: OffsetSet = field(default_factory=OffsetSet)
+    """Those that are still being moved, by what is on record: the dead letter is the copy that was announced."""
+
+    def add(self, letter: Letter, offset: int, log_id: int) -> None:
+        """Take in a message and its dead letter, which lies in that log."""
+        self.originals.add(offset)
+        self.letters.add(letter.offset)
+        if _is_announced_copy(self.part, offset, letter, log_id):
+            self.copied.add(offset)
+
+    def given_up(self) -> OffsetSet:
+        """Return the messages that count as dead-lettered now, or will once it is on record that they were copied."""
+        state = self.part.state
+        if state is None:
+            return OffsetSet()
+        return self.originals & (state.dead_lettered | (self.copied & state.moves.offsets))
 
 
 @dataclass(slots=True)
@@ -66,17 +82,17 @@ class Origins:
         self._groups = groups
         self._parts = parts
 
-    def plan(self, letters: list[Letter], *, as_new: bool, max_redrives: int) -> Plan:
-        """Decide about each. Changes nothing."""
+    def plan(self, letters: list[Letter], log_id: int, *, as_new: bool, max_redrives: int) -> Plan:
+        """Decide about each of a log. Changes nothing."""
         plan = Plan()
         for letter in letters:
             try:
-                self._place(plan, letter, as_new=as_new, max_redrives=max_redrives)
+                self._place(plan, letter, log_id, as_new=as_new, max_redrives=max_redrives)
             except TidelogError as error:
                 plan.refuse(letter.offset, error)
         return plan
 
-    def _place(self, plan: Plan, letter: Letter, *, as_new: bool, max_redrives: int) -> None:
+    def _place(self, plan: Plan, letter: Letter, log_id: int, *, as_new: bool, max_redrives: int) -> None:
         original = letter.original
         if original is None:
             raise NotFoundError("expected dead letters, found messages that were produced to their topic")
@@ -93,8 +109,7 @@ class Origins:
             plan.as_new.setdefault(key, OffsetSet()).add(letter.offset)
             return
         place = plan.in_place.setdefault((part.ledger.group.id, *key), InPlace(part))
-        place.originals.add(original.offset)
-        place.letters.add(letter.offset)
+        place.add(letter, original.offset, log_id)
 
     def _check_topic(self, original: Original) -> None:
         """Raise UnknownTopicError where the topic was deleted: another one of its name is another topic."""
@@ -132,8 +147,8 @@ class Origins:
             )
         return part
 
-    def dead_lettered(self, letters: list[Letter]) -> dict[tuple[int, int, int], InPlace]:
-        """Return the messages of dead letters that still count as dead-lettered in their group, where that is there."""
+    def dead_lettered(self, letters: list[Letter], log_id: int) -> dict[tuple[int, int, int], InPlace]:
+        """Return the messages of a log's dead letters that still count as dead-lettered, where their group is there."""
         found: dict[tuple[int, int, int], InPlace] = {}
         for letter in letters:
             original = letter.original
@@ -141,14 +156,21 @@ class Origins:
                 part = None if original is None else self._part_of(original)
             except TidelogError:  # gone, in one way or the other
                 continue
-            state = None if part is None else part.state
-            if part is None or original is None or state is None or original.offset not in state.dead_lettered:
+            if part is None or original is None or part.state is None:
                 continue
             key = (part.ledger.group.id, original.topic_id, original.partition)
-            place = found.setdefault(key, InPlace(part))
-            place.originals.add(original.offset)
-            place.letters.add(letter.offset)
-        return found
+            found.setdefault(key, InPlace(part)).add(letter, original.offset, log_id)
+        return {key: place for key, place in found.items() if place.given_up()}
+
+
+def _is_announced_copy(part: GroupPartition, offset: int, letter: Letter, log_id: int) -> bool:
+    """Whether a dead letter is the copy that an intent led to, which is not on record yet: after a start until a search
+    has found it. One that lies before where the search begins is of an earlier time that the message was given up."""
+    state = part.state
+    intents = () if state is None else state.moves.intents.values()
+    return any(
+        one.target_log == log_id and letter.offset >= one.search_from and offset in one.offsets for one in intents
+    )
 
 
 def _is_given_up_for_good(part: GroupPartition, offset: int) -> bool:

@@ -87,8 +87,9 @@ def give_up_for_good(places: Iterable[InPlace]) -> Flow[None]:
 
 
 def record(place: InPlace, kind: Kind) -> Deferred[None]:
-    """Record an event about those messages of a group in one partition that are dead-lettered (the others came back
-    before); resolves when all is synced. Where nothing was ever recorded they are available as they are."""
+    """Record an event about those messages of a group in one partition that are dead-lettered, be that on record yet or
+    not (the others came back before); resolves when all is synced. Where nothing was ever recorded they are available
+    as they are."""
     part = place.part
     log, problem = part.partition.delivery.log, part.problem()
     if problem is not None:
@@ -97,7 +98,7 @@ def record(place: InPlace, kind: Kind) -> Deferred[None]:
         done: Deferred[None] = Deferred()
         done.resolve(None)
         return done
-    offsets = place.originals & part.state.dead_lettered
+    offsets = place.given_up()
     if offsets:
         part.record([Event(kind, part.ledger.group.id, part.ledger.generation, packed_of(offsets))])
     return synced(log)

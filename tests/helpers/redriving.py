@@ -58,8 +58,12 @@ class Redriving:
 
     def purge(self, ranges: list[tuple[int, int]] | None = None) -> PurgeReply:
         """Give dead letters up for good; the answer."""
+        return self.core.wait(self.ask_purge(ranges))
+
+    def ask_purge(self, ranges: list[tuple[int, int]] | None = None) -> Deferred[PurgeReply]:
+        """Ask for a purge; the answer may be pending."""
         packed = pack_ranges(EVERYTHING if ranges is None else ranges)
-        return self.core.wait(self.desk.purge(Purge(self.topic_id, 0, packed)))
+        return self.desk.purge(Purge(self.topic_id, 0, packed))
 
     def pending(self) -> list[int]:
         """Return the dead letters that are pending."""
