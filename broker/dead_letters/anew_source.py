@@ -108,10 +108,9 @@ class AnewSource:
         """Record that these copies are durable."""
         for one in copied:
             self._append(Kind.MOVED, one.offsets, intent, target_log, one.first_copy)
-        for one in copied:
-            self.wanted = self.wanted - one.offsets
-        for one in copied:
-            self._on_done(one.offsets)
+        done = OffsetSet.union(*(one.offsets for one in copied))
+        self.wanted = self.wanted - done
+        self._on_done(done)  # once: whoever waits for some of each batch has its answer when all are done
 
     def _append(self, kind: Kind, offsets: OffsetSet, intent: int, target_log: int, number: int) -> None:
         _ = self._state  # it has begun before anything is said of it

@@ -154,6 +154,27 @@ def test_a_purged_dead_letter_is_gone(redriving: Redriving) -> None:
     assert {0, 1} <= {*state.rejected.offsets}
 
 
+def test_as_new_all_batches_of_copies_are_told() -> None:
+    """Messages of three priorities are published in three batches: none of them counts as another's doing, and none as
+    dead-lettered any more."""
+    core = Core()
+    orders = core.create("orders", 1).partition(0)
+    for priority in (1, 5, 9):
+        one = encode_batch([b"%d" % priority], priority=priority, timestamp_us=1)
+        core.produce(orders, memoryview(bytearray(one)))
+    giving = GivingUp(core)
+    giving.group("g", letter_settings())
+    giving.reject("g", range(3))
+    core.advance(3 * SECOND)
+    redriving = Redriving(core)
+    reply = redriving.redrive([(0, 3)], as_new=True)
+    assert (offsets_in(reply.as_new), offsets_in(reply.passed), reply.refused) == ([0, 1, 2], [], [])
+    assert sorted(copy.value or b"" for copy in giving.letters("orders")[3:]) == [b"1", b"5", b"9"]
+    state = giving.part("g").state
+    assert state is not None
+    assert sorted(state.dead_lettered) == []
+
+
 def test_where_the_group_was_moved_past_it_nothing_is_done(redriving: Redriving) -> None:
     """A group that was reset to behind a message would not get it: that is refused, and it stays a dead letter."""
     core = redriving.core
