@@ -26,7 +26,7 @@ from .copying import MAX_RECORDS, OWN_BYTES, CopyBatch
 from .held_copies import HeldCopies
 from .piece import Pieces
 from .pins import Pins
-from .search import Search
+from .search import Search, in_runs
 from .source import Copied, Source
 from .steps import awaited, durable, end, room
 
@@ -166,7 +166,9 @@ class Mover:
             limit = self._services.batch_limits.max_payload_bytes + OWN_BYTES
             origin = self._source.partition.log.log_id
             search = Search(log, self._services.offload, origin, intent.offsets, self._source.is_copy, limit)
-            found = yield from search.run(intent.search_from)
+            copies = yield from search.run(intent.search_from)
+            # Meanwhile some may have been brought back, or given up for good: of those there is nothing to record.
+            found = in_runs({offset: copy for offset, copy in copies.items() if offset in intent.offsets})
             if found and target.is_fenced:  # what of them is on the disk is known when it is opened anew
                 self._blockade.watch(target)
                 raise fenced_error()

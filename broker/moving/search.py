@@ -55,8 +55,8 @@ class Search:
     def __repr__(self) -> str:
         return f"<Search for {len(self._wanted)} copies in {self._log!r}>"
 
-    def run(self, start: int) -> Flow[list[Copied]]:
-        """Look from an offset on. Fails with what the disk did not give."""
+    def run(self, start: int) -> Flow[dict[int, int]]:
+        """Look from an offset on; return the copy of each that has one. Fails with what the disk did not give."""
         log, end = self._log, self._log.end_offset
         at = max(start, log.start_offset)
         while at < end and len(self._found) < len(self._wanted):
@@ -77,7 +77,7 @@ class Search:
                 yield offloaded(self._offload, look.run)
                 self.unread += look.unread
             at = int(listed.ends[-1])
-        return in_runs(self._found)
+        return self._found
 
     def _prepare(self, work: LoadTask | Warming) -> Flow[None]:
         yield offloaded(self._offload, work.run)

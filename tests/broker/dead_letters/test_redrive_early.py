@@ -12,6 +12,8 @@ from tests.helpers.giving_up import GivingUp, letter_settings
 from tests.helpers.power_loss import Crashed, PowerLossFiles
 from tests.helpers.redriving import Redriving, offsets_in
 
+from tidelog.protocol.messages import MessageAttempts
+
 
 def begin() -> GivingUp:
     """Eight messages, of which group g gave up on two; those are copied."""
@@ -95,6 +97,9 @@ def test_what_is_brought_back_before_the_search_is_available() -> None:
         assert one.redriving.pending() == [0, 1, 2]
         assert one.states() == {"dead-lettered": [0, 1, 2], "moving": []}
         assert one.redriving.available() == [3, 4, 5, 6, 7]
+        request = MessageAttempts("default/g", one.core.topic("orders").id, 0, 3)
+        history = one.core.wait(one.redriving.desk.attempts(request)).attempts
+        assert [entry.outcome for entry in history] == ["returned", "rejected", "redriven", "returned"]
         again = Redriving(one.core.after_stop())
         again.core.advance(70 * SECOND)
         assert (again.pending(), again.available()) == ([0, 1, 2], [3, 4, 5, 6, 7])
