@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from ...protocol.errors import InvalidRequestError, StorageError, TidelogError
+from ...protocol.errors import InvalidRequestError, OffsetOutOfRangeError, StorageError, TidelogError
 from ...protocol.limits import FRAME_MARGIN_BYTES, MAX_CONTROL_BYTES
 from ...protocol.messages import Cancel, CancelReply, ErrorInfo, Fetch, FetchPosition, FetchReply, FetchResult
 from ...protocol.messages.fetch import FETCH_RESULT_BYTES
@@ -54,6 +54,8 @@ class _Reading:
         self._context = context
         self._request = request
         self._found: dict[int, Fetched] = {}
+        self._of_log: set[int] = set()
+        """Places that were asked of the log, which had them then."""
         self._bytes = 0
         self._pending = 0
         self._is_changed = False
@@ -104,7 +106,7 @@ class _Reading:
         try:
             partition = self._context.topics.partition(position.topic_id, position.partition)
             self._notice_change(position)
-            fetched = self._ask(partition, position, min(room, position.max_bytes))
+            fetched = self._ask(place, partition, min(room, position.max_bytes))
         except TidelogError as error:
             fetched = _refused(position, error)
         if isinstance(fetched, Deferred):
@@ -114,12 +116,16 @@ class _Reading:
         else:
             self._keep(place, fetched)
 
-    def _ask(self, partition: Partition, position: FetchPosition, max_bytes: int) -> Fetched | Deferred[Fetched]:
+    def _ask(self, place: int, partition: Partition, max_bytes: int) -> Fetched | Deferred[Fetched]:
         request = self._request
+        position = request.positions[place]
+        self._of_log.discard(place)
         if request.archived and position.offset < partition.start_offset:
             return archive_of(self._context).reader.fetch(
                 partition, position, max_bytes=max_bytes, timestamps=request.timestamps, verify=request.verify
             )
+        if position.offset < partition.log.end_offset:
+            self._of_log.add(place)
         if request.verify:
             return partition.verify(position, max_bytes=max_bytes)
         return partition.fetch(position, max_bytes=max_bytes, timestamps=request.timestamps)
@@ -128,14 +134,26 @@ class _Reading:
         self._pending -= 1
         if self._is_over:
             return
-        if deferred.error is not None:
-            self._keep(place, _refused(self._request.positions[place], deferred.error))
+        position = self._request.positions[place]
+        fetched = _refused(position, deferred.error) if deferred.error is not None else deferred.result()
+        if self._was_moved(place, fetched):
+            self._read(place)
         else:
-            self._keep(place, deferred.result())
+            self._keep(place, fetched)
         if self._is_enough:
             self._resolve()
         elif not self._pending and self._timer is None:
             self._wait()
+
+    def _was_moved(self, place: int, fetched: Fetched) -> bool:
+        """Whether retention moved a place into the archive while a worker was to read it from the log."""
+        error = fetched.result.error
+        return (
+            self._request.archived
+            and place in self._of_log
+            and error is not None
+            and error.number == OffsetOutOfRangeError.number
+        )
 
     def _keep(self, place: int, fetched: Fetched) -> None:
         """Remember an answer, unless it would make the reply larger than a frame; its reader asks for it again."""
