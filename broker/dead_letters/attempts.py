@@ -1,7 +1,8 @@
 """Reads what became of one message in one group from the partition's delivery log, in a worker.
 
 Nothing can be said of a message before it was there: reading begins at the time it was appended, or, where retention
-has removed it, at what is retained of the delivery log.
+has removed it, at what is retained of the delivery log. It ends with the last event that is about it: of one that is
+settled the rest of the log, which may be long, says nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ...protocol.messages import MessageAttemptsReply
 from ..deferred import Deferred
 from ..delivery.events import decode_event
 from ..delivery.fold import values_of
+from ..delivery.queue_state import QueueState
 from ..flow import Flow
 from ..partition import Partition
 from ..search import search
@@ -36,17 +38,27 @@ def read_attempts(
     if partition.delivery.log is None:
         return MessageAttemptsReply([])
     log = _log_of(partition)
-    history = MessageHistory(offset)
+    history = _history_of(partition.delivery.log.fold.states.get(group), offset)
     at = yield from _begin(services, partition, log, offset)
     is_complete = log.start_offset == 0 or at > log.start_offset
     visit = partial(_note, history, group.to_bytes(4, "little"), generation)
     end = log.end_offset
-    while at < end:
+    while at < end and not history.is_over:
         following = yield from read_piece(partial(_log_of, partition), services.offload, at, end, visit)
         if following <= at:
             break
         at = following
     return MessageAttemptsReply(history.entries(), is_complete)
+
+
+def _history_of(state: QueueState | None, offset: int) -> MessageHistory:
+    """Return where its events are noted, with what is known of how it ended."""
+    if state is None:
+        return MessageHistory(offset)
+    if offset in state.dead_lettered:
+        return MessageHistory(offset, redrives=state.rejected.get(offset).redrives)
+    is_settled = offset < state.frontier and offset not in state.open
+    return MessageHistory(offset, is_settled=is_settled)
 
 
 def _begin(services: Services, partition: Partition, log: Log, offset: int) -> Flow[int]:
@@ -89,6 +101,8 @@ def check_exists(partition: Partition, offset: int) -> None:
 
 def _note(history: MessageHistory, group: bytes, generation: int, header: BatchHeader, batch: memoryview) -> None:
     for value in values_of(header, batch):
+        if history.is_over:
+            return
         if value[_GROUP_AT] == group:
             event = decode_event(value)
             if event.generation == generation:

@@ -2,6 +2,9 @@
 
 ACQUIRED .. HANDED_OVER .. how the lease ended          one attempt
 MOVED, REDRIVEN, RESOLVED                               an entry each; attempts are counted anew after REDRIVEN
+
+A message that is settled has a last event, after which nothing has to be read: it was acknowledged, dropped, resolved,
+or its copy was made as often as it was given up.
 """
 
 from __future__ import annotations
@@ -36,8 +39,17 @@ class _Hold:
 class MessageHistory:
     """The history of one message, event by event."""
 
-    def __init__(self, offset: int) -> None:
+    def __init__(self, offset: int, *, is_settled: bool = False, redrives: int | None = None) -> None:
+        """`is_settled` whether nobody is given it any more, by what is known now; of one that is dead-lettered
+        `redrives` is how often it came back before."""
         self._offset = offset
+        self._is_settled = is_settled
+        self._redrives = redrives
+        self._redriven = 0
+        self._is_back = False
+        """Redriven, and not given up since."""
+        self.is_over = False
+        """Whether nothing that comes later is about it."""
         self._entries: list[AttemptInfo] = []
         self._hold: _Hold | None = None
         self._counted = 0
@@ -61,17 +73,33 @@ class MessageHistory:
                 if hold is not None and hold.lease == event.lease:
                     hold.began_us = time_us
             case Kind.MOVED | Kind.REDRIVEN | Kind.RESOLVED:
-                self._counted = 0 if event.kind is Kind.REDRIVEN else self._counted
-                self._add(AttemptInfo(_WITHOUT_A_LEASE[event.kind], ended_us=time_us))
+                self._without_a_lease(event.kind, time_us)
             case Kind.MOVING | Kind.RENEWED | Kind.DAMAGED:
                 pass
             case _:
                 if hold is not None and hold.lease == event.lease:
                     self._end(hold, event, time_us)
 
+    def _without_a_lease(self, kind: Kind, time_us: int) -> None:
+        match kind:
+            case Kind.MOVED if self._is_back:  # it came back before it was on record that it had been copied
+                return
+            case Kind.MOVED:
+                self.is_over = self._redriven == self._redrives
+            case Kind.REDRIVEN:
+                self._counted, self._is_back = 0, True
+                self._redriven += 1
+            case _:
+                self.is_over = self._is_settled
+        self._add(AttemptInfo(_WITHOUT_A_LEASE[kind], ended_us=time_us))
+
     def _end(self, hold: _Hold, event: Event, time_us: int) -> None:
         self._hold = None
         outcome = _outcome(event)
+        if event.kind is Kind.REJECTED:
+            self._is_back = False
+        is_last = event.kind is Kind.ACCEPTED or (event.kind is Kind.REJECTED and Flag.KEPT not in event.flags)
+        self.is_over = self._is_settled and is_last
         counts = outcome not in (RETURNED, SUSPECTED)
         self._counted += counts
         delay_us = event.duration_us if event.kind is Kind.RELEASED else 0

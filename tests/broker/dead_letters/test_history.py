@@ -75,6 +75,43 @@ def test_others_and_other_leases_say_nothing() -> None:
     assert history(event(Kind.RENEWED, 1, (5, 6)), Event(Kind.RENEWED, 1, 1, lease=1)) == []
 
 
+def test_a_settled_message_has_a_last_event() -> None:
+    """Acknowledged, dropped, resolved, or moved as often as it was given up; one that is open has none."""
+    acquired, rejected = event(Kind.ACQUIRED), event(Kind.REJECTED, flags=Flag.KEPT)
+    once = [acquired, rejected, event(Kind.MOVED), event(Kind.REDRIVEN)]
+    cases: list[tuple[MessageHistory, list[Event], list[bool]]] = [
+        (MessageHistory(5), [acquired, event(Kind.ACCEPTED)], [False, False]),
+        (MessageHistory(5, is_settled=True), [acquired, event(Kind.ACCEPTED)], [False, True]),
+        (MessageHistory(5, is_settled=True), [acquired, event(Kind.REJECTED)], [False, True]),
+        (MessageHistory(5, is_settled=True), [*once[:3], event(Kind.RESOLVED)], [False, False, False, True]),
+        (MessageHistory(5, redrives=0), once[:3], [False, False, True]),
+        (MessageHistory(5, redrives=1), [*once, *once[:3]], [False, False, False, False, False, False, True]),
+    ]
+    for found, events, over in cases:
+        said: list[bool] = []
+        for at, one in enumerate(events):
+            found.note(one, 1_000 + at)
+            said.append(found.is_over)
+        assert said == over
+
+
+def test_a_copy_that_is_recorded_after_its_message_came_back_is_no_end() -> None:
+    """Redriven before it was on record that it was copied: the record says nothing, and the next time counts."""
+    acquired, rejected = event(Kind.ACQUIRED), event(Kind.REJECTED, flags=Flag.KEPT)
+    found = MessageHistory(5, redrives=1)
+    for one in (acquired, rejected, event(Kind.REDRIVEN), event(Kind.MOVED), acquired, rejected):
+        found.note(one, 1_000)
+        assert not found.is_over
+    found.note(event(Kind.MOVED), 1_000)
+    assert found.is_over
+    assert [one.outcome for one in found.entries()] == [
+        "rejected",
+        "redriven",
+        "rejected",
+        "dead-lettered",
+    ]
+
+
 def test_a_message_that_goes_round_is_cut_to_its_last_attempts() -> None:
     """A history is as long as a reply can be, and ends with the last."""
     entries = history(*[event(Kind.ACQUIRED), event(Kind.RELEASED)] * (MAX_ENTRIES + 5))
