@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ...protocol.dead_letter_headers import MAX_REDRIVES
-from ...protocol.errors import InvalidRequestError, InvalidTopicError, NotFoundError, UnknownGroupError
+from ...protocol.errors import (
+    CorruptError,
+    InvalidRequestError,
+    InvalidTopicError,
+    LogFencedError,
+    NotFoundError,
+    StorageError,
+    TimedOutError,
+    UnknownGroupError,
+)
 from ...protocol.topic_name import MessageId, full_name
 from .command import Command, Group, example
 from .completion import complete_topic
@@ -172,12 +181,15 @@ def show(
 
 
 def _history(client: Client, letter: DeadLetter) -> AttemptHistory | None:
-    """Return every attempt, None where the group or the topic is gone."""
+    """Return every attempt, None where the group or the topic is gone, or where it cannot be read: the dead letter
+    itself is there to be shown."""
     try:
         return client.dead_letters.attempts(letter)
     except (NotFoundError, UnknownGroupError) as error:
         say(f"tidelog: what became of it is not known any more: {error.message}")
-        return None
+    except (TimedOutError, LogFencedError, CorruptError, StorageError) as error:
+        say(f"tidelog: what became of it cannot be read now: {error.code}: {error.message}")
+    return None
 
 
 def _test_of(client: Client, letter: DeadLetter, history: AttemptHistory | None) -> str:

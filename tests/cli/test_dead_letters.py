@@ -14,6 +14,9 @@ import pytest
 from tests.helpers.command_line import CommandLine
 
 from tidelog import Client
+from tidelog.client.blocking.dead_letters import DeadLetters
+from tidelog.client.cli.dead_letters import show
+from tidelog.protocol.errors import TimedOutError
 
 pytestmark = pytest.mark.process
 
@@ -108,6 +111,23 @@ def test_show_tells_every_attempt(tidelog: CommandLine, topic: str) -> None:
     assert "NOT_FOUND" in tidelog.run("dlq", "show", f"{topic}.dlq/0@7", code=3).error
     tidelog.run("produce", topic, stdin=b"x\n")
     assert "NOT_FOUND" in tidelog.run("dlq", "show", f"{topic}/0@1", code=3).error
+
+
+def test_show_goes_on_without_the_attempts(
+    tidelog: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where they are not read in time the dead letter is shown all the same, and it is said what is missing."""
+
+    def too_late(*_letter: object, **_how: object) -> None:
+        raise TimedOutError("no answer within 30 s")
+
+    give_up(tidelog, topic, "a")
+    monkeypatch.setattr(DeadLetters, "attempts", too_late)
+    show(f"{topic}.dlq/0@0", url=tidelog.url)
+    shown = capfd.readouterr()
+    assert f"original         {topic}/0@0" in shown.out
+    assert "header           is: a" in shown.out
+    assert "tidelog: what became of it cannot be read now: TIMED_OUT: no answer within 30 s" in shown.err
 
 
 def test_redrive(tidelog: CommandLine, topic: str) -> None:
