@@ -12,7 +12,7 @@ from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MIB
 from ...protocol.messages import Acquire, AcquireReply, Cancel
 from ..core.backoff import Backoff
 from ..core.deadline import Deadline
-from ..core.granted import Granted
+from ..core.granted import Granted, Received
 from ..core.held_lease import HeldLease
 from ..core.leaving import RETURNED
 from ..core.prefetch import Prefetch
@@ -157,18 +157,21 @@ class Asking:
         if not isinstance(answer, AcquireReply):
             return
         self.backoff.reset()
-        self._take(answer, reply.bulk)
+        taken = self._take(answer, reply.bulk)
         for problem in answer.errors:
             self._note(problem.topic_id, problem.partition, problem.error.error())
         self._joining.seen(answer.metadata_version)
         self._is_owed = False
-        if asked is not None and asked.is_withdrawn and not self.is_pulling and answer.grants:
-            self.give_back()
+        if asked is not None and asked.is_withdrawn and not self.is_pulling:
+            for received in taken:
+                if self.granted.take_back(received):
+                    self._desk.book.give_back(received[0], RETURNED)
 
-    def _take(self, answer: AcquireReply, bulk: memoryview) -> None:
+    def _take(self, answer: AcquireReply, bulk: memoryview) -> list[Received]:
         desk, group, start = self._desk, self._joining.group, 0
         assert group is not None
         now, wall_us = self._time.now(), self._time.wall_us()
+        taken: list[Received] = []
         self.is_taking = True
         for grant in answer.grants:
             end = start + grant.bulk_bytes
@@ -178,9 +181,10 @@ class Asking:
                 grant, topic, (group.id, group.generation), desk, now, wall_us, group.settings.max_attempts or 0
             )
             desk.book.take(lease)
-            self.granted.add(lease, bulk[start:end])
+            taken.append(self.granted.add(lease, bulk[start:end]))
             start = end
         self.is_taking = False
+        return taken
 
     def _note(self, topic_id: int, partition: int, problem: TidelogError) -> None:
         """A partition gives nothing: say so once, and go on with the others; a topic that is gone ends the loop."""
@@ -199,14 +203,6 @@ class Asking:
             self._joining.is_outdated = True
         else:
             self.problem = problem
-
-    def give_back(self) -> None:
-        """Return what was fetched ahead and not begun; the lock is held."""
-        book = self._desk.book
-        while (lease := self.granted.next_lease()) is not None:
-            self.granted.skip()
-            if lease.handed == 0:
-                book.give_back(lease, RETURNED)
 
     def end(self, deadline: Deadline) -> None:
         """Withdraw what is asked for, and wait until that is certain, so that no lease is on its way to nobody."""

@@ -18,6 +18,10 @@ PRIORITY_AT = 64
 """Where a batch says it; see protocol/README.md."""
 
 
+Received = tuple[HeldLease, memoryview]
+"""A lease, and the stored batches that came with it."""
+
+
 class Leased(NamedTuple):
     """The leased records of one stored batch: `start` to `stop`, or those of `rows`."""
 
@@ -35,7 +39,7 @@ class Granted:
         self.max_payload_bytes = 0
         self.priorities: set[int] = set()
         """All that ever came: a lease is of one, as its batches are."""
-        self._received: deque[tuple[HeldLease, memoryview]] = deque()
+        self._received: deque[Received] = deque()
         self._ready: deque[Leased] = deque()
 
     def __len__(self) -> int:
@@ -44,11 +48,22 @@ class Granted:
     def __repr__(self) -> str:
         return f"<Granted with {len(self._received)} leases not looked at, {len(self._ready)} batches ready>"
 
-    def add(self, lease: HeldLease, bulk: memoryview) -> None:
-        """Keep the batches of a lease."""
-        self._received.append((lease, bulk))
+    def add(self, lease: HeldLease, bulk: memoryview) -> Received:
+        """Keep the batches of a lease; return it as it is kept."""
+        received = (lease, bulk)
+        self._received.append(received)
         if len(bulk) > PRIORITY_AT:
             self.priorities.add(bulk[PRIORITY_AT])
+        return received
+
+    def take_back(self, received: Received) -> bool:
+        """Drop a lease that nobody has begun to take out; return whether there was one. In one step: another thread may
+        take it out at this moment."""
+        try:
+            self._received.remove(received)
+        except ValueError:
+            return False
+        return True
 
     def next_lease(self) -> HeldLease | None:
         """Return whose turn it is."""

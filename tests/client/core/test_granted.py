@@ -48,6 +48,17 @@ def test_leases_are_taken_in_the_order_in_which_they_came() -> None:
     assert granted.priorities == {0, 4, 9}
 
 
+def test_only_a_lease_that_nobody_has_begun_is_taken_back() -> None:
+    """One of which a batch was taken out stays, with what is left of it: its first messages are in somebody's hand."""
+    granted = Granted()
+    granted.max_payload_bytes = 1 << 20
+    begun = granted.add(lease_of((0, 2), number=1), memoryview(stored(0, 1, 4) + stored(1, 1, 4)))
+    assert granted.pop() is not None
+    other = granted.add(lease_of((10, 11), number=2), memoryview(stored(10, 1, 4)))
+    assert [granted.take_back(begun), granted.take_back(other), granted.take_back(other)] == [False, True, False]
+    assert order(granted) == [(1, 1)]
+
+
 def test_of_several_priorities_no_more_waits_than_a_moments_worth() -> None:
     """20 ms of handling, as nothing overtakes what is here already; how quick handlers are fed does not change."""
     prefetch = Prefetch(None, 30.0)
