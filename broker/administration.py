@@ -60,6 +60,11 @@ class Created:
 class Registry(Protocol):
     """Where live topics are published."""
 
+    @property
+    def before_back(self) -> Sequence[Callable[[Partition], Deferred[None]]]:
+        """Who is told of each partition that was offline, before it serves again."""
+        ...
+
     def find(self, name: str) -> Topic | None:
         """Return the live topic of a full name."""
         ...
@@ -288,9 +293,13 @@ class Administration:
             except TidelogError as error:
                 failure = failure or error
                 continue
-            topic.put(self._partitions(topic.id, index, logs, topic.settings)[0])
+            (partition,) = self._partitions(topic.id, index, logs, topic.settings)
+            for told in self._registry.before_back:
+                yield told(partition)
+            topic.put(partition)
             self._registry.publish(topic)
             reopened.append(index)
+            failure = failure or partition.delivery.problem()
         for partition in unsaid:
             error = yield from self._reopen_delivery(partition)
             if error is None:

@@ -92,6 +92,8 @@ class Topics:
         """Told of each topic that is new, or has other settings or more partitions."""
         self.when_damaged: list[Callable[[Partition], None]] = []
         """Told of each partition in which damage was found."""
+        self.before_back: list[Callable[[Partition], Deferred[None]]] = []
+        """Told of each partition that was offline, before it serves again; resolves when it may."""
         self.when_expired: list[Callable[[], None]] = []
         """Told when retention has been at all topics."""
         self.changes = Watches()

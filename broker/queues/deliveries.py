@@ -6,7 +6,7 @@ later was lost; and whose part of it is lost, so that nothing is leased from wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from ...protocol.errors import TidelogError, UnknownTopicIdError
@@ -16,6 +16,7 @@ from ..delivery.pending_letters import PENDING_GROUP
 from ..errors import anew, storage_error
 from ..groups import Groups
 from ..meta import DeliveryDegraded, DeliveryMade
+from ..partition import Partition
 from ..services import Services
 from ..storage.settings import LogSettings
 from ..topics import Topics
@@ -61,15 +62,17 @@ class Deliveries:
     def open_all(self) -> None:
         """Open those that there are; blocks. Before anything is served."""
         there: list[PartitionDelivery] = []
+        made, live = self._made, self._timeouts()
         for topic in self._topics.all():
             for one in topic.partitions:
                 try:
-                    if (topic.id, one.index) in self._made or is_there(self._services, one.delivery):
+                    if one.delivery.place in made or is_there(self._services, one.delivery):
                         there.append(one.delivery)
                 except OSError as error:
-                    self._take(OpenedDelivery(one.delivery, storage_error(error, f"opening {one.delivery.folder}")))
-        for opened in open_deliveries(self._services, self._settings, self._topics.epoch, there, self._made):
-            self._take(opened)
+                    why = storage_error(error, f"opening {one.delivery.folder}")
+                    self._take(OpenedDelivery(one.delivery, why), live)
+        for opened in open_deliveries(self._services, self._settings, self._topics.epoch, there, made):
+            self._take(opened, live)
 
     @property
     def _made(self) -> frozenset[tuple[int, int]]:
@@ -93,6 +96,28 @@ class Deliveries:
         self.open(delivery)
         return answer
 
+    def bring_back(self, partition: Partition) -> Deferred[None]:
+        """Open the delivery log of a partition that was offline, if there is one, before it serves: until then nobody
+        can tell what of its messages is settled. Resolves when that was tried."""
+        delivery, made = partition.delivery, self._made
+        done: Deferred[None] = Deferred()
+        opened: list[OpenedDelivery] = []
+
+        def work() -> None:
+            try:
+                if delivery.place in made or is_there(self._services, delivery):
+                    opened.extend(open_deliveries(self._services, self._settings, self._topics.epoch, [delivery], made))
+            except OSError as error:
+                opened.append(OpenedDelivery(delivery, storage_error(error, f"opening {delivery.folder}")))
+
+        def take() -> None:
+            for one in opened:
+                self._take(one)
+            done.resolve(None)
+
+        self._services.offload(work, take)
+        return done
+
     def _reopen(self, delivery: PartitionDelivery) -> Deferred[None]:
         """Open a delivery log anew; resolves when that was tried."""
         done: Deferred[None] = Deferred()
@@ -102,9 +127,10 @@ class Deliveries:
     def _begin_opening(self, delivery: PartitionDelivery, done: Callable[[], object] = _nothing) -> None:
         delivery.is_opening = True
         opened: list[OpenedDelivery] = []
+        made = self._made
 
         def work() -> None:
-            opened.extend(open_deliveries(self._services, self._settings, self._topics.epoch, [delivery], self._made))
+            opened.extend(open_deliveries(self._services, self._settings, self._topics.epoch, [delivery], made))
 
         def take() -> None:
             self._take(opened[0])
@@ -112,13 +138,14 @@ class Deliveries:
 
         self._services.offload(work, take)
 
-    def _take(self, opened: OpenedDelivery) -> None:
+    def _take(self, opened: OpenedDelivery, live: Mapping[int, int] | None = None) -> None:
+        """Go on with what opening led to; `live`: `_timeouts`, which a start asks for once."""
         delivery, result = opened.delivery, opened.result
         delivery.reopen = partial(self._reopen, delivery)
         delivery.on_change = partial(self._changed, delivery)
         if isinstance(result, DeliveryLog):
             self._record_opened(opened)
-            self._serve(result, max(result.log.epoch, delivery.messages().epoch))
+            self._serve(result, max(result.log.epoch, delivery.messages().epoch), live or self._timeouts())
             result.load_retries(delivery.messages())  # before anything is served, or after an operator asked for it
         else:
             self._services.report(
@@ -131,7 +158,7 @@ class Deliveries:
     def _record_opened(self, opened: OpenedDelivery) -> None:
         """Record that there is such a log, and whose part of it is lost: that of every group there is now."""
         delivery, meta = opened.delivery, self._topics.meta
-        place = (delivery.topic_id, delivery.index)
+        place = delivery.place
         if place not in meta.state.deliveries.made:
             meta.record(DeliveryMade(*place))
         if opened.lost or opened.is_missing:
@@ -140,9 +167,13 @@ class Deliveries:
             meta.record(DeliveryDegraded(*place, groups))
         delivery.degraded = meta.state.deliveries.degraded.get(place, {})
 
-    def _serve(self, log: DeliveryLog, epoch: int) -> None:
+    def _timeouts(self) -> dict[int, int]:
+        """Return the visibility timeouts of all groups that there are."""
         live = {group.id: group.settings.visibility_timeout_us for group in self._groups.all()}
         live[PENDING_GROUP] = 0  # nothing of it is ever leased
+        return live
+
+    def _serve(self, log: DeliveryLog, epoch: int, live: Mapping[int, int]) -> None:
         for gone in log.fold.states.keys() - live.keys():
             log.fold.drop(gone)
         time = self._services.time

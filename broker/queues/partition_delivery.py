@@ -46,6 +46,11 @@ class PartitionDelivery:
         return f"<PartitionDelivery {self.topic_id}/{self.index} {self._failure or self.log!r}>"
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Of which partition of which topic it is."""
+        return self.topic_id, self.index
+
+    @property
     def folder(self) -> str:
         """Where it lies."""
         return f"{PARTITIONS_FOLDER}/{self.topic_id}-{self.index}/{DELIVERY_FOLDER}"

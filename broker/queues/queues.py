@@ -99,6 +99,7 @@ class Queues:
         topics.when_changed.append(self.topic_changed)
         topics.when_gone.append(self.topic_changed)
         topics.when_damaged.append(self.pass_over_damage)
+        topics.before_back.append(self._deliveries.bring_back)
         topics.when_expired.append(self.tidy)
         topics.when_gone.append(self._hold.forget)
         topics.is_settled = self._hold
