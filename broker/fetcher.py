@@ -49,7 +49,7 @@ class Fetcher:
         *,
         visible: Callable[[], int],
         when_visible: Callable[[int, Callable[[], object]], None],
-        found: Callable[[], None],
+        found: Callable[[], object],
     ) -> None:
         """`visible` is where reading ends, `when_visible` calls back once an offset is; `found` is called when the
         log may know of new damage."""
@@ -60,7 +60,7 @@ class Fetcher:
         self._visible = visible
         self._when_visible = when_visible
         self._offload = offload
-        self._found = found
+        self._found: Callable[[], object] = found
 
     def __repr__(self) -> str:
         return f"<Fetcher of {self.log!r} up to {self._visible()}>"

@@ -88,7 +88,7 @@ class Partition:
             services.offload,
             visible=lambda: self.visible_offset,
             when_visible=self._when_visible,
-            found=self._record_damage,
+            found=self.record_damage,
         )
         self._seen_visible = 0
         self._seen_visible = self.visible_offset
@@ -98,7 +98,7 @@ class Partition:
         """What queue groups record of its messages."""
         services.commit.add(message_log.log, self._progressed)
         services.upkeep.touch(message_log.log)
-        self._record_damage()
+        self.record_damage()
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_id}/{self.index} {self.log!r} visible={self.visible_offset}>"
@@ -234,19 +234,17 @@ class Partition:
         return max(self._settings.durability, Durability.WRITTEN)
 
     def _when_visible(self, offset: int, then: Callable[[], object]) -> None:
-        def done(error: TidelogError | None) -> None:
-            then()
+        self._services.commit.wait(self.log, offset, self._visible_word, partial(_go_on, then))
 
-        self._services.commit.wait(self.log, offset, self._visible_word, done)
-
-    def _record_damage(self) -> None:
+    def record_damage(self) -> bool:
+        """Record and tell what lookups found damaged since the last time; returns whether there was anything."""
         if self._gone is not None:
-            return  # its log is closed: there is nothing to look after, and nobody to be told
+            return False  # its log is closed: there is nothing to look after, and nobody to be told
         if self.log.upkeep_waits:  # an index may have been made, which is to be stored
             self._services.upkeep.touch(self.log)
-        found = self.log.take_new_damage()
-        if found:
+        if found := self.log.take_new_damage():
             self._on_damage(self, found)
+        return bool(found)
 
     # -- its life ------------------------------------------------------------------------------------------------
 
@@ -276,7 +274,7 @@ class Partition:
         self._services.upkeep.touch(message_log.log)
         self._seen_visible = 0
         self.delivery.messages_replaced()
-        self._record_damage()
+        self.record_damage()
         self._notice_visible()
 
     def keep(self) -> None:
@@ -346,6 +344,10 @@ def _batch_limits(services: Services, settings: SettingsInForce) -> BatchLimits:
         max_batch_bytes=min(limits.max_batch_bytes, settings.segment_bytes - SEGMENT_HEADER_BYTES),
         max_payload_bytes=limits.max_payload_bytes,
     )
+
+
+def _go_on(then: Callable[[], object], _error: TidelogError | None) -> None:
+    then()
 
 
 def _answer(answer: Deferred[T], value: T, error: TidelogError | None) -> None:

@@ -31,7 +31,7 @@ class Look(Protocol[T_co]):
 
 
 def look_after(
-    error: NotReadyError, look: Look[T], *, offload: Offload, log: Callable[[], Log], found: Callable[[], None]
+    error: NotReadyError, look: Look[T], *, offload: Offload, log: Callable[[], Log], found: Callable[[], object]
 ) -> Deferred[T]:
     """Do what was missing, then look again, until nothing is missing; fails with what the disk or the lookup says.
 
@@ -45,7 +45,7 @@ def look_after(
 class _Preparation(Generic[T]):
     """One lookup on its way. Only the work that is out refers to it: it is gone, and what it found, with its answer."""
 
-    def __init__(self, look: Look[T], offload: Offload, log: Callable[[], Log], found: Callable[[], None]) -> None:
+    def __init__(self, look: Look[T], offload: Offload, log: Callable[[], Log], found: Callable[[], object]) -> None:
         self.answer: Deferred[T] = Deferred()
         self._look = look
         self._offload = offload

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from weakref import ref
 
 from ...protocol.errors import TidelogError
+from ...protocol.messages import FetchPosition
+from ..deferred import Deferred, resolved
 from ..delivery.acquiring import Choice
 from ..errors import kept, storage_error
-from ..partition import Partition
+from ..partition import Fetched, Partition
 from ..services import Offload
 from ..storage.loading import LoadTask, NotReadyError
 from ..storage.log import Log
@@ -22,6 +24,10 @@ from .leased_batches import WHOLE_FROM, LeasedBatch, LeasedBatches, find_batches
 PREPARATIONS = 32
 """Times something is opened or read in before one lease; one that needs more waits on the loop for the rest. All that
 is cold of one is read in at once."""
+
+
+MAX_SOUND = 1_024
+"""Of them that are remembered. There are none, unless a broker took in what it should not have."""
 
 
 class BatchFinder:
@@ -38,6 +44,8 @@ class BatchFinder:
         """Where the messages end whose batches were read in: those that came since are not to make it begin again."""
         self.is_reading = False
         """Whether a worker is at it."""
+        self._sound: set[int] = set()
+        """Where batches begin that were checked, because of what they say, and are whole all the same."""
         self._last: _Known | None = None
         """The batch of which a part was found last: one that is taken message by message was looked up again each time,
         a quarter of what an acquire costs."""
@@ -85,6 +93,34 @@ class BatchFinder:
         self._preparations = 0
         return found
 
+    def is_sound(self, batch: LeasedBatch) -> bool:
+        """Whether a batch was checked, and no damage found."""
+        return batch.base_offset in self._sound
+
+    def verify(self, batch: LeasedBatch) -> None:
+        """Have a batch checked that says what no batch should; damage is quarantined, and then passed over."""
+        assert not self.is_reading, "one thing is read at a time"
+        self.is_reading = True
+        partition = self._partition
+
+        def done(found: Deferred[Fetched]) -> None:
+            self.is_reading = False
+            answer = None if found.error else found.result().result.error
+            error = found.error if answer is None else answer.error()
+            if any(gone.start < batch.end_offset and gone.end > batch.base_offset for gone in partition.log.damaged):
+                pass  # recorded, and settled in every group
+            elif error is not None:
+                self._trouble = kept(error)
+            else:
+                if len(self._sound) == MAX_SOUND:
+                    self._sound.clear()
+                self._sound.add(batch.base_offset)
+            self._ready()
+
+        position = FetchPosition(partition.topic_id, partition.index, batch.base_offset)
+        verified = partition.verify(position, max_bytes=1)
+        (verified if isinstance(verified, Deferred) else resolved(verified)).on_done(done)
+
     def read(self, *works: LoadTask | Warming) -> None:
         """Have a worker do what a lookup needs first."""
         assert not self.is_reading, "one thing is read at a time"
@@ -102,6 +138,7 @@ class BatchFinder:
                     _finish(log, work)
             except TidelogError as error:
                 self._trouble = kept(error)
+            self._partition.record_damage()
             self._ready()
 
         self._offload(run, done)

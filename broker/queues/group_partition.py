@@ -155,8 +155,8 @@ class GroupPartition:
         if batches is None or not batches.batches:
             return None
         batches, earlier, told = _cut_to(room.control, state, batches)
-        for batch in batches.with_retries:
-            self.ledger.log.note_retries(self._owner.group.id, batch, batches.choice.offsets)
+        if not self._note_retries(batches):
+            return None
         group, generation, now = self._owner.group, self.ledger.generation, self._around.now()
         lease = self._around.next_lease()
         event = acquired(
@@ -175,6 +175,23 @@ class GroupPartition:
         room.take(batches.choice.count, batches.bytes, told)
         return Leased(self, lease, batches, earlier)
 
+    def _note_retries(self, batches: LeasedBatches) -> bool:
+        """Read what the messages say of their retries; False while a batch where that cannot be is checked: it is
+        damaged, and passed over, or its messages follow the group."""
+        log = self.ledger.log
+        for batch in batches.with_retries:
+            try:
+                log.note_retries(self._owner.group.id, batch, batches.choice.offsets)
+            except TidelogError as error:
+                if isinstance(error, CorruptError) and self._finder.is_sound(batch):
+                    continue
+                log.keep_retries()  # those of the batches before it were read of what is not leased now
+                if not isinstance(error, CorruptError):
+                    raise
+                self._finder.verify(batch)
+                return False
+        return True
+
     def _find(self, state: QueueState, room: Room, count: int, of: Wanted) -> LeasedBatches | None:
         """Choose, and find the batches. What turns out to be removed or damaged is passed over."""
         self.ledger.clip()
@@ -185,7 +202,8 @@ class GroupPartition:
             try:
                 return self._finder.find(choice, room.bytes, must=room.is_first)
             except CorruptError:
-                if not self.ledger.pass_over_damage():
+                is_new = self.partition.record_damage()
+                if not self.ledger.pass_over_damage() and not is_new:
                     raise
 
     def _choose(self, state: QueueState, count: int, of: Wanted) -> Choice | None:

@@ -10,16 +10,19 @@ lease: to read all of it cost 18 ms for one message of a batch of 20,000.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
 
 import numpy as np
 
 from ...protocol.batch import HEADER_BYTES, Attributes, BatchHeader, routing_place
 from ...protocol.columns import RETRY
-from ...protocol.errors import TidelogError
-from ...protocol.retries import NO_JITTER, NO_RETRY, BackoffCode
+from ...protocol.errors import CorruptError, InvalidBatchError, TidelogError, UnsupportedError
+from ...protocol.retries import NO_JITTER, NO_RETRY, BackoffCode, check_retries
 from ..delivery.acquiring import Choice
 from ..delivery.backoff import Backoff, BackoffKind, RetryPolicy
 from ..delivery.offset_set import OffsetSet, array_of, below, by_block, set_of, set_of_array
+from ..errors import storage_error
 from ..storage.log import Log
 from .leased_batches import LeasedBatch, find_batches
 
@@ -32,6 +35,9 @@ FEW_WORDS = 8
 
 MAX_MERGED = 1_024
 """Policies that are remembered as merged with the group's."""
+
+MAX_FAILURES = 1_000
+"""Lookups that fail before a start reads no more of them: each may wait for a disk that is broken."""
 
 _BLOCK_BITS = 10
 
@@ -60,19 +66,24 @@ class OwnRetries:
                 words[word] = words[word] | part if word in words else part
 
     def load(self, log: Log, leased: OffsetSet) -> None:
-        """Read what these messages say; may wait for the disk. What cannot be read says nothing."""
-        while leased:
+        """Read what these messages say; may wait for the disk. What cannot be read says nothing, the others are read
+        all the same."""
+        failures = 0
+        while leased and failures < MAX_FAILURES:
             try:
                 found = find_batches(
                     log, Choice(leased), max_bytes=ALL_BYTES, upto=log.end_offset, may_wait=True
                 ).batches
             except TidelogError:
-                return
+                failures += 1
+                leased = leased - below(leased, _end_of_damage(log, leased.min()))
+                continue
             if not found:
                 return
             for batch in found:
                 if batch.has_retries:
-                    self.note(batch, leased)
+                    with suppress(TidelogError):
+                        self.note(batch, leased)
             leased = leased - below(leased, found[-1].end_offset)
 
     def drop(self, offsets: OffsetSet) -> None:
@@ -115,8 +126,25 @@ class OwnRetries:
         return merged
 
 
+def _end_of_damage(log: Log, offset: int) -> int:
+    """Return behind what one goes on where a message cannot be read: behind the damage, else behind the message."""
+    return max((gone.end for gone in log.damaged if gone.start <= offset < gone.end), default=offset + 1)
+
+
 def read_retries(batch: LeasedBatch, offsets: OffsetSet) -> Iterator[tuple[bytes, OffsetSet]]:
-    """Yield what messages of a batch say, with those of these that say it; those that say nothing are left out."""
+    """Yield what messages of a batch say, with those of these that say it; those that say nothing are left out.
+
+    Raises StorageError, and CorruptError for what no group could act on: the broker takes in no such batch.
+    """
+    try:
+        yield from _read_retries(batch, offsets)
+    except OSError as error:
+        raise storage_error(error, "reading retry policies of messages") from None
+    except (InvalidBatchError, UnsupportedError) as error:
+        raise CorruptError(f"expected retry policies in the batch at {batch.base_offset}: {error.message}") from None
+
+
+def _read_retries(batch: LeasedBatch, offsets: OffsetSet) -> Iterator[tuple[bytes, OffsetSet]]:
     mine = set_of(((batch.base_offset, batch.end_offset),)) & offsets
     if not mine:
         return
@@ -125,6 +153,8 @@ def read_retries(batch: LeasedBatch, offsets: OffsetSet) -> Iterator[tuple[bytes
     place = batch.position + routing_place(header, Attributes.RETRY)
     size = RETRY.itemsize
     rows = batch.file.read_at(place + size * (first - batch.base_offset), size * (last - first + 1))
+    if len(rows) != size * (last - first + 1):
+        raise InvalidBatchError(f"expected {size * (last - first + 1)} bytes of the column, found {len(rows)}")
     words = np.frombuffer(rows, np.uint64).reshape(-1, 2)
     numbers = array_of(mine)
     if len(numbers) < len(words):
@@ -135,9 +165,17 @@ def read_retries(batch: LeasedBatch, offsets: OffsetSet) -> Iterator[tuple[bytes
         is_same = (words == words[0]).all(axis=1)
         word = words[0].tobytes()
         if word != NO_RETRY:
+            _check(word)
             yield word, mine if np.count_nonzero(is_same) == len(mine) else set_of_array(numbers[is_same])
         words, numbers = words[~is_same], numbers[~is_same]
-    yield from _one_by_one(words.tobytes(), numbers.tolist())
+    left = words.tobytes()
+    check_retries(np.frombuffer(left, RETRY))
+    yield from _one_by_one(left, numbers.tolist())
+
+
+@lru_cache(MAX_MERGED)
+def _check(word: bytes) -> None:
+    check_retries(np.frombuffer(word, RETRY))
 
 
 def _one_by_one(words: bytes, numbers: list[int]) -> Iterator[tuple[bytes, OffsetSet]]:

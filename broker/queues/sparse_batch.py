@@ -8,7 +8,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from ...protocol.batch import cut_out, verify
+from ...protocol.batch import BatchHeader, cut_out, verify
 from ...protocol.limits import KIB
 from ..delivery.offset_set import Span
 from .leased_batches import LeasedBatch
@@ -36,10 +36,14 @@ def cut(batch: LeasedBatch, ranges: Sequence[Span], max_payload_bytes: int) -> b
     """Return the leased records of a stored batch as a batch with sparse offsets; `ranges` ascend, and may be of many
     batches.
 
-    What it says is signed anew, so the stored one is checked first. Raises CorruptError, InvalidBatchError, OSError.
+    What it says is signed anew, so the stored one is checked first. One that would be larger than `max_payload_bytes`
+    now goes whole, as it was stored under another limit: nobody would ever get its messages in part. Raises
+    CorruptError, InvalidBatchError, OSError.
     """
     data = batch.file.read_at(batch.position, batch.length)
     verify(data)
+    if BatchHeader.read(data).payload_length > max_payload_bytes:
+        return bytearray(data)
     kept = np.zeros(batch.end_offset - batch.base_offset, np.bool_)
     for place in range(bisect_right(ranges, batch.base_offset, key=_end), len(ranges)):
         start, end = ranges[place]

@@ -185,7 +185,7 @@ def test_damaged_messages_are_settled_and_passed_over() -> None:
     core.produce(partition, batch(b"z"))
     take(core, first, 2)
     partition.log._damage.add(4, 6)  # pyright: ignore[reportPrivateUsage]
-    partition._record_damage()  # pyright: ignore[reportPrivateUsage]
+    partition.record_damage()
     assert sorted(take(core, second, 20)) == [2, 3, 6]
     states = [core.states(partition.topic_id, offset)["g"].state for offset in range(7)]
     assert states == ["leased"] * 4 + ["damaged"] * 2 + ["leased"]
@@ -289,7 +289,7 @@ def test_damage_is_passed_over_however_much_that_is() -> None:
     partition = core.topic("orders").partition(0)
     with patch.object(ledger, "DAMAGED_RANGES", 500):
         partition.log._damage.add(0, 20_000)  # pyright: ignore[reportPrivateUsage]
-        partition._record_damage()  # pyright: ignore[reportPrivateUsage]
+        partition.record_damage()
     assert "damage not passed over" not in core.events
     assert core.queues.gauges()['tidelog_queue_removed_by_damage_messages_total{group="g"}'] == 10_000
     assert take(core, second, 10) == {}
@@ -306,7 +306,7 @@ def test_damage_makes_room() -> None:
     core.settle()
     assert call.is_pending
     partition.log._damage.add(0, 4)  # pyright: ignore[reportPrivateUsage]
-    partition._record_damage()  # pyright: ignore[reportPrivateUsage]
+    partition.record_damage()
     core.settle()
     assert not call.is_pending
     second.harvest()
