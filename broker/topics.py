@@ -164,6 +164,10 @@ class Topics:
             )
         return topic
 
+    def find_id(self, topic_id: int) -> Topic | None:
+        """Return the topic of an id, or None."""
+        return self._by_id.get(topic_id)
+
     def partition(self, topic_id: int, index: int) -> Partition:
         """Return a partition. Raises UnknownTopicIdError, UnknownPartitionError, or what keeps it offline."""
         return self.by_id(topic_id).partition(index)

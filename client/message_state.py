@@ -28,9 +28,10 @@ class MessageState(msgspec.Struct, frozen=True):
 
     `state` is available, leased, waiting (for its time, after a failed attempt), suspect (available, but alone: a
     consumer went down with it or beside it), acknowledged, dead-lettering (given up, its copy is not made yet),
-    dead-lettered, rejected (given up for good), expired-by-retention, damaged, or before-start: the group began behind
-    it. `attempts` is how often it was handed out, `due` when it is available again (waiting) or
-    its lease ends (leased), `failure` why the last attempt failed, as far as that is known.
+    dead-lettered, rejected (given up for good), expired-by-retention, damaged, before-start (the group began behind
+    it), or unknown: what was recorded of it cannot be read, and `problem` says why. `attempts` is how often it was
+    handed out, `due` when it is available again (waiting) or its lease ends (leased), `failure` why the last attempt
+    failed, as far as that is known.
     """
 
     group: str
@@ -39,6 +40,7 @@ class MessageState(msgspec.Struct, frozen=True):
     attempts: int = 0
     due: datetime | None = None
     failure: Failure | None = None
+    problem: str | None = None
 
     @classmethod
     def of(cls, state: WireState, place: MessageId) -> MessageState:
@@ -51,4 +53,5 @@ class MessageState(msgspec.Struct, frozen=True):
             state.attempts,
             from_us(state.due_us) if state.due_us else None,
             None if error is None else Failure(error.kind, error.text, error.traceback),
+            None if state.problem is None else state.problem.message,
         )

@@ -26,3 +26,5 @@ class DeliveryState(Enum):
     """Available, but alone: a member went down with it, or beside it."""
     BEFORE_START = "before-start"
     """Below where the group began."""
+    UNKNOWN = "unknown"
+    """What was recorded of it cannot be read: the group is degraded there, or its delivery log is not open."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar, cast
 
-from ...protocol.errors import TidelogError
+from ...protocol.errors import InternalError, TidelogError
 from ..deferred import Deferred, Reply
+from ..errors import kept
 from .context import Answer, Context
 
 T = TypeVar("T")
@@ -45,34 +46,54 @@ def when_all(
     return answer
 
 
+def _one(_question: object) -> int:
+    return 1
+
+
 def ask_in_turns(
     context: Context,
     questions: Sequence[Q],
     ask: Callable[[Q], T | TidelogError | Deferred[T]],
     make_reply: Callable[[list[T | TidelogError]], Reply],
+    weigh: Callable[[Q], int] = _one,
 ) -> Answer:
-    """As `when_all` of what `ask` says to each question, with a pause after so many that others would notice."""
-    parts = [ask(question) for question in questions[:PER_TURN]]
-    if len(questions) <= PER_TURN:
+    """As `when_all` of what `ask` says to each question, with a pause after so many that others would notice.
+
+    `weigh` returns how many lookups a question is. What may have changed in the pause is for `ask` to look at; an error
+    that it raises is the answer to its question.
+    """
+    parts: list[T | TidelogError | Deferred[T]] = []
+
+    def go_on() -> bool:
+        room = PER_TURN
+        while room > 0 and len(parts) < len(questions):
+            question = questions[len(parts)]
+            room -= weigh(question)
+            try:
+                parts.append(ask(question))
+            except TidelogError as error:
+                parts.append(kept(error))
+        return len(parts) == len(questions)
+
+    if go_on():
         return when_all(parts, make_reply)
     answer: Deferred[Reply] = Deferred()
-    context.offload(_nothing, partial(_ask_on, context, questions, ask, make_reply, parts, answer))
+
+    def again() -> None:
+        try:
+            if go_on():
+                _follow(answer, when_all(parts, make_reply))
+                return
+        except Exception as bug:  # nobody else would answer
+            answer.fail(InternalError("expected an answer, found a bug in the broker; its log has more"))
+            raise bug
+        context.offload(_nothing, again)
+
+    context.offload(_nothing, again)
     return answer
 
 
-def _ask_on(
-    context: Context,
-    questions: Sequence[Q],
-    ask: Callable[[Q], T | TidelogError | Deferred[T]],
-    make_reply: Callable[[list[T | TidelogError]], Reply],
-    parts: list[T | TidelogError | Deferred[T]],
-    answer: Deferred[Reply],
-) -> None:
-    parts.extend(ask(question) for question in questions[len(parts) : len(parts) + PER_TURN])
-    if len(parts) < len(questions):
-        context.offload(_nothing, partial(_ask_on, context, questions, ask, make_reply, parts, answer))
-        return
-    whole = when_all(parts, make_reply)
+def _follow(answer: Deferred[Reply], whole: Answer) -> None:
     if isinstance(whole, Reply):
         answer.resolve(whole)
     else:

@@ -42,18 +42,31 @@ def describe(context: Context, request: DescribeGroups) -> Answer:
     if names is not None and len(names) > MAX_NAMES:
         raise InvalidRequestError(f"expected at most {MAX_NAMES} groups, found {len(names)}")
     found = context.groups.all() if names is None else _named(context, names)
-    asked = names or ["" for _ in found]
 
     def reply(infos: list[GroupInfo | TidelogError]) -> Reply:
         groups = [info for info in infos if isinstance(info, GroupInfo)]
+        # One that was deleted since the list was made is not on it.
         errors = [
             GroupError(name, ErrorInfo.of(info))
-            for name, info in zip(asked, infos, strict=True)
+            for name, info in zip(names or (), infos, strict=names is not None)
             if isinstance(info, TidelogError)
         ]
         return Reply(DescribeGroupsReply(groups, errors, context.time.wall_us()))
 
-    return ask_in_turns(context, found, partial(_told, context, details=request.details), reply)
+    weigh = partial(_weight, context) if request.details else _light
+    return ask_in_turns(context, found, partial(_told, context, details=request.details), reply, weigh)
+
+
+def _weight(context: Context, group: Group | TidelogError) -> int:
+    """Return how many lookups it is to describe a group: one for each partition."""
+    if isinstance(group, TidelogError):
+        return 1
+    topics = [topic for topic in map(context.topics.find_id, group.topic_ids) if topic is not None]
+    return 1 + sum(topic.partition_count for topic in topics)
+
+
+def _light(_group: Group | TidelogError) -> int:
+    return 1
 
 
 def _named(context: Context, names: list[str]) -> list[Group | TidelogError]:
@@ -77,6 +90,7 @@ def _told(
 ) -> GroupInfo | TidelogError | Deferred[GroupInfo]:
     if isinstance(group, TidelogError):
         return group
+    group = context.groups.by_id(group.id)  # as it is now: it may have waited for its turn
     if not details:
         return _info(context, group)
     found = context.group_details.details(group)
@@ -87,7 +101,8 @@ def _told(
 
 def _info(context: Context, group: Group) -> GroupInfo:
     info = group.info()
-    info.topics = [GroupTopicInfo(topic_id, context.topics.by_id(topic_id).name) for topic_id in group.topic_ids]
+    topics = [topic for topic in map(context.topics.find_id, group.topic_ids) if topic is not None]
+    info.topics = [GroupTopicInfo(topic.id, topic.name) for topic in topics]
     return info
 
 

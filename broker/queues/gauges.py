@@ -40,7 +40,8 @@ def queue_gauges(
 def _backlog(topics: Topics, group: Group) -> tuple[int, int, int]:
     """Return how many messages of a group wait for their time, how many for a copy, and how many are not settled."""
     waits = moves = backlog = 0
-    for one in [one for topic in topics.all() if group.reads(topic.id) for one in topic.partitions]:
+    there = [topic for topic in map(topics.find_id, group.topic_ids) if topic is not None]
+    for one in [one for topic in there for one in topic.partitions]:
         begin, log, visible = group.begin(one.topic_id, one.index), one.delivery.log, one.visible_offset
         if log is None or log.fold.generations.get(group.id, 0) < begin.generation:
             backlog += max(0, visible - max(one.log.clamp(begin.epoch, begin.offset), one.start_offset))

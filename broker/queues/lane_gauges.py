@@ -49,9 +49,10 @@ class LaneGauges:
 
     def _count(self) -> None:
         self._counting, self._missing = {}, 1
-        for group in self._groups.all():
-            for topic in self._topics.all():
-                if group.reads(topic.id) and any(map(has_lanes, topic.partitions)):
+        with_some = [topic for topic in self._topics.all() if any(map(has_lanes, topic.partitions))]
+        for group in self._groups.all() if with_some else ():
+            for topic in with_some:
+                if group.reads(topic.id):
                     self._missing += 1
                     count_lanes(group, topic.partitions, self._services.offload, partial(self._take, group, topic))
         self._arrived()

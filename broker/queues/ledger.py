@@ -114,6 +114,18 @@ class Ledger:
                 self._count_leased(self._state)
         return self._state
 
+    @property
+    def known(self) -> QueueState | None:
+        """The same for who only looks: nothing is begun where nothing was leased."""
+        log = self.partition.delivery.log
+        is_there = log is not None and log.fold.generations.get(self.group.id, 0) >= self.generation
+        return self.state if is_there else None
+
+    def unknown(self) -> TidelogError | None:
+        """Return why it cannot be said what became of messages, or None; what is fenced is known."""
+        delivery = self.partition.delivery
+        return self.degraded() or (delivery.problem() if delivery.log is None else None)
+
     def degraded(self) -> TidelogError | None:
         """Return why nothing is leased until the group is reset here, or None."""
         degraded = self.partition.delivery.degraded

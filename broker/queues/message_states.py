@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from ...protocol.delivery_states import DeliveryState
 from ...protocol.errors import InvalidRequestError
-from ...protocol.messages import MessageState
+from ...protocol.messages import ErrorInfo, MessageState
 from ...protocol.topic_name import short_name
 from ..delivery.lease import Lease
 from ..delivery.marks import NEW, Mark, Marks
 from ..delivery.offset_set import OffsetSet, lowest, set_of
 from ..delivery.queue_state import QueueState
 from ..delivery.waiting import Wait
-from .group_partition import GroupPartition
+from .ledger import Ledger
 
 
 def check_states(words: Iterable[str]) -> frozenset[DeliveryState]:
@@ -56,20 +56,25 @@ def _marks(marks: Marks, offsets: OffsetSet) -> dict[int, Mark]:
 class MessageStateReader:
     """One group in one partition, asked about messages."""
 
-    def __init__(self, part: GroupPartition, topic: str) -> None:
-        self._part = part
+    def __init__(self, ledger: Ledger, topic: str) -> None:
+        self._group = short_name(ledger.group.name)
+        self._partition = ledger.partition.index
         self._topic = short_name(topic)
-        self._state = part.state
-        self._visible = part.partition.visible_offset
-        self._start = part.partition.start_offset
-        self._begin = part.begin_offset
+        self._state = ledger.known
+        self._unknown = ledger.unknown()
+        self._visible = ledger.partition.visible_offset
+        self._start = ledger.partition.start_offset
+        self._begin = ledger.begin_offset
 
     def read(self, offset: int) -> MessageState:
         """Return the state of one message."""
         return self._read(OffsetSet([offset]))[0]
 
     def page(self, words: Collection[DeliveryState], start: int, limit: int) -> list[MessageState]:
-        """Return the first messages from `start` on that are in one of these states, at most `limit`."""
+        """Return the first messages from `start` on that are in one of these states, at most `limit`. Raises why that
+        cannot be said."""
+        if self._unknown is not None:
+            raise self._unknown
         return self._read(lowest(self._offsets(words, start, limit), limit))
 
     def _read(self, offsets: OffsetSet) -> list[MessageState]:
@@ -77,14 +82,14 @@ class MessageStateReader:
         return [self._info(offset, told) for offset in offsets]
 
     def _info(self, offset: int, told: _Told | None) -> MessageState:
-        part, state = self._part, self._state
-        info = MessageState(
-            part.group_name, part.partition.index, offset, DeliveryState.AVAILABLE.value, topic=self._topic
-        )
+        state, available = self._state, DeliveryState.AVAILABLE.value
+        info = MessageState(self._group, self._partition, offset, available, topic=self._topic)
         if offset < self._begin:
             info.state = DeliveryState.BEFORE_START.value
         elif offset < self._start:
             info.state = DeliveryState.EXPIRED_BY_RETENTION.value
+        elif self._unknown is not None:
+            info.state, info.problem = DeliveryState.UNKNOWN.value, ErrorInfo.of(self._unknown)
         elif state is not None and told is not None and offset < state.frontier:
             self._fill(state, told, info)
         return info

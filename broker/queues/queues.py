@@ -7,22 +7,18 @@ nothing of it is leased or waits; then only what its delivery logs say is kept, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
-from ...protocol.errors import NotFoundError, TidelogError, UnknownGroupError
-from ...protocol.group_name import full_group_name
+from ...protocol.errors import TidelogError, UnknownGroupError
 from ...protocol.limits import MAX_FRAME_BYTES, MAX_WAIT_US
 from ...protocol.messages import (
     Acquire,
     GroupMessages,
     GroupMessagesReply,
-    GroupPartitionInfo,
-    GroupTopicInfo,
     LeaveGroup,
     MessageState,
     Settle,
 )
-from ...protocol.topic_name import full_name, short_name
+from ...protocol.topic_name import short_name
 from ..dead_letters.letter_topics import LETTER_RETENTION_US, LetterTopics
 from ..deferred import Deferred, Reply
 from ..delivery.lease import LeaseIds
@@ -37,22 +33,16 @@ from .deliveries import Deliveries
 from .delivery_log import DAY_US, delivery_settings
 from .gauges import queue_gauges
 from .group_partition import GroupPartition
-from .lane_depths import with_lanes
 from .lane_gauges import LaneGauges
-from .message_states import MessageStateReader, check_states
+from .looking import Looking
 from .partition_delivery import PartitionDelivery
 from .queue_group import QueueGroup
 from .retention_hold import RetentionHold
 from .settles import SettleRequest, check_settle, is_by_token
-from .standing import offline, standing, with_ages
 from .surroundings import Surroundings
 
 TRACE_RETENTION_US = 7 * DAY_US
 """How long what became of messages can be told, by default."""
-
-
-def _resolve(answer: Deferred[GroupDetails], found: GroupDetails) -> None:
-    answer.resolve(found)
 
 
 class Queues:
@@ -79,6 +69,7 @@ class Queues:
         settings = delivery_settings(trace_retention_us, services.commit.max_unsynced_bytes)
         self._deliveries = Deliveries(services, topics, groups, settings, self._delivery_changed)
         self._hold = RetentionHold(groups)
+        self._looking = Looking(services, topics, groups, self._at_work, self._counters)
         self._lane_gauges = LaneGauges(services, topics, groups)
         pins = Pins()
         self.when_delivery_changed: list[Callable[[PartitionDelivery], None]] = []
@@ -147,65 +138,25 @@ class Queues:
     def _work(self, group: Group) -> QueueGroup:
         found = self._at_work.get(group.id)
         if found is None:
-            counters = self._counters.setdefault(group.id, Counters())
-            found = self._at_work[group.id] = QueueGroup(group, self._topics, self._around, counters)
+            found = self._at_work[group.id] = QueueGroup(
+                group, self._topics, self._around, self._looking.counters_of(group)
+            )
         return found
 
     # -- what is asked of groups -----------------------------------------------------------------------------------
 
     def details(self, group: Group) -> GroupDetails | Deferred[GroupDetails]:
         """Return where a group stands in every partition, its members, and what was counted."""
-        work = self._work(group)
-        topics: list[GroupTopicInfo] = []
-        aged: list[tuple[Partition, GroupPartitionInfo]] = []
-        for topic_id in group.topic_ids:
-            topic = self._topics.by_id(topic_id)
-            infos: list[GroupPartitionInfo] = []
-            for index in range(topic.partition_count):
-                part = work.parts.get((topic_id, index))
-                if part is None:
-                    infos.append(offline(index, topic.offline.get(index)))
-                    continue
-                infos.append(standing(part))
-                aged.append((part.partition, infos[-1]))
-            topics.append(GroupTopicInfo(topic_id, topic.name, infos))
-        answer: Deferred[GroupDetails] = Deferred()
-        found = GroupDetails(topics, work.members.infos(), work.counters.values())
-        done = partial(_resolve, answer, found)
-        with_ages(aged, partial(with_lanes, group, topics, self._topics, self._services.offload, done))
-        return answer if answer.is_pending else found
+        return self._looking.details(group)
 
     def message_states(self, topic_id: int, partition: int, offset: int) -> list[MessageState]:
         """Return what the groups that read a topic make of a message. Raises UnknownTopicIdError, NotFoundError."""
-        one = self._topics.partition(topic_id, partition)
-        if offset >= one.visible_offset:
-            raise NotFoundError(
-                f"expected an offset below {one.visible_offset}, found {offset}: nothing more is there yet",
-                end=one.visible_offset,
-            )
-        name = self._topics.by_id(topic_id).name
-        return [
-            MessageStateReader(self._work(group).part(topic_id, partition), name).read(offset)
-            for group in self._groups.reading(topic_id)
-        ]
+        return self._looking.message_states(topic_id, partition, offset)
 
     def group_messages(self, request: GroupMessages) -> GroupMessagesReply:
-        """Return a page of a group's messages. Raises UnknownGroupError, UnknownTopicError, InvalidRequestError."""
-        group = self._groups.named(full_group_name(request.group))
-        words = check_states(request.states)
-        only = None if request.topic is None else self._topics.named(full_name(request.topic)).id
-        begin = request.place or (0, 0, 0)
-        found: list[MessageState] = []
-        parts = self._work(group).parts
-        for topic_id, index in sorted(parts):
-            if (topic_id, index) < begin[:2] or (only is not None and topic_id != only):
-                continue
-            start = begin[2] if (topic_id, index) == begin[:2] else 0
-            reader = MessageStateReader(parts[topic_id, index], self._topics.by_id(topic_id).name)
-            found += reader.page(words, start, request.limit - len(found))
-            if len(found) == request.limit:
-                return GroupMessagesReply(found, (topic_id, index, found[-1].offset + 1))
-        return GroupMessagesReply(found)
+        """Return a page of a group's messages. Raises UnknownGroupError, UnknownTopicError, InvalidRequestError, and
+        what keeps their states from being known."""
+        return self._looking.group_messages(request)
 
     # -- what others change ----------------------------------------------------------------------------------------
 
@@ -259,8 +210,7 @@ class Queues:
         return [part for group in self._at_work.values() if (part := group.parts.get(place)) is not None]
 
     def _partitions_of(self, group: Group) -> list[Partition]:
-        topics = [topic for topic in self._topics.all() if group.reads(topic.id)]
-        return [one for topic in topics for one in topic.partitions]
+        return self._looking.partitions_of(group)
 
     # -- the start, and what is counted ----------------------------------------------------------------------------
 

@@ -11,16 +11,16 @@ from ...protocol.messages import ErrorInfo, GroupPartitionInfo
 from ..deferred import Deferred
 from ..partition import Partition
 from ..storage.reader import FileSlice
-from .group_partition import GroupPartition
+from .ledger import Ledger
 
 
-def standing(part: GroupPartition) -> GroupPartitionInfo:
-    """Describe a group in a partition, but for the age of what is unsettled."""
-    partition, state, problem = part.partition, part.state, part.problem()
+def standing(ledger: Ledger, blocked: TidelogError | None) -> GroupPartitionInfo:
+    """Describe a group in a partition, but for the age of what is unsettled; `blocked`: why its dead letters are."""
+    partition, state, problem = ledger.partition, ledger.known, ledger.problem()
     end = partition.visible_offset
-    info = GroupPartitionInfo(partition.index, max(part.begin_offset, partition.start_offset), end)
+    info = GroupPartitionInfo(partition.index, max(ledger.begin_offset, partition.start_offset), end)
     if state is not None:
-        part.ledger.clip()
+        ledger.clip()
         counts = state.counts(end)
         info.floor, info.settled, info.available = counts.floor, counts.settled, counts.available
         info.leased, info.waiting, info.suspect = counts.leased, counts.waiting, counts.suspect
@@ -29,7 +29,7 @@ def standing(part: GroupPartition) -> GroupPartitionInfo:
         info.available = max(0, end - info.floor)
     if problem is not None:
         info.problem = ErrorInfo.of(problem)
-    if (blocked := part.letters.problem) is not None:
+    if blocked is not None:
         info.blocked = ErrorInfo.of(blocked)
     return info
 

@@ -73,6 +73,8 @@ def _shown_state(state: MessageState) -> str:
     parts = [state.state if state.due is None else f"{state.state} until {format_time(state.due)}"]
     if state.attempts:
         parts.append(f"{state.attempts} attempt{'s' if state.attempts > 1 else ''}")
+    if state.problem is not None:
+        parts.append(state.problem)
     if state.failure is not None:
         parts.append(f"the last failed: {state.failure}")
     return ", ".join(parts)

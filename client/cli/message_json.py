@@ -51,4 +51,5 @@ def state_fields(state: MessageState) -> dict[str, object]:
         "attempts": state.attempts,
         "due": None if state.due is None else format_time(state.due),
         "error": None if state.failure is None else str(state.failure),
+        "problem": state.problem,
     }

@@ -217,6 +217,8 @@ class MessageState(Message):
     member: int = 0
     error: SettleError | None = None
     topic: str = ""
+    problem: ErrorInfo | None = None
+    """Why the state is unknown."""
 
 
 class MessageStatesReply(Message):

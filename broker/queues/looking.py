@@ -1,0 +1,134 @@
+"""What is told of queue groups to those who only look: where one stands, and what it makes of messages.
+
+A group that is not at work is not put to work for that, and nothing is begun where nothing was leased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from ...protocol.errors import NotFoundError
+from ...protocol.group_name import full_group_name
+from ...protocol.messages import (
+    GroupMessages,
+    GroupMessagesReply,
+    GroupPartitionInfo,
+    GroupTopicInfo,
+    MessageState,
+)
+from ...protocol.topic_name import full_name
+from ..deferred import Deferred
+from ..groups import Group, GroupDetails, Groups
+from ..partition import Partition
+from ..services import Services
+from ..topics import Topic, Topics
+from .counters import Counters
+from .idle_books import IdleBooks
+from .lane_depths import with_lanes
+from .ledger import Ledger
+from .message_states import MessageStateReader, check_states
+from .queue_group import QueueGroup
+from .standing import offline, standing, with_ages
+
+
+class Looking:
+    """All groups of one broker, at work or not."""
+
+    def __init__(
+        self,
+        services: Services,
+        topics: Topics,
+        groups: Groups,
+        at_work: Mapping[int, QueueGroup],
+        counters: dict[int, Counters],
+    ) -> None:
+        self._offload = services.offload
+        self._topics = topics
+        self._groups = groups
+        self._at_work = at_work
+        self._counters = counters
+
+    def __repr__(self) -> str:
+        return f"<Looking at {len(self._counters)} groups>"
+
+    def details(self, group: Group) -> GroupDetails | Deferred[GroupDetails]:
+        """Return where a group stands in every partition, its members, and what was counted."""
+        work = self._at_work.get(group.id)
+        topics: list[GroupTopicInfo] = []
+        aged: list[tuple[Partition, GroupPartitionInfo]] = []
+        for topic in self._topics_of(group):
+            infos = [offline(index, error) for index, error in sorted(topic.offline.items())]
+            for one in topic.partitions:
+                part = None if work is None else work.parts.get((topic.id, one.index))
+                infos.append(standing(self._ledger(group, one), None if part is None else part.letters.problem))
+                aged.append((one, infos[-1]))
+            infos.sort(key=_index)
+            topics.append(GroupTopicInfo(topic.id, topic.name, infos))
+        answer: Deferred[GroupDetails] = Deferred()
+        members = [] if work is None else work.members.infos()
+        found = GroupDetails(topics, members, self.counters_of(group).values())
+        done = partial(_resolve, answer, found)
+        with_ages(aged, partial(with_lanes, group, topics, self._topics, self._offload, done))
+        return answer if answer.is_pending else found
+
+    def _topics_of(self, group: Group) -> list[Topic]:
+        """Return the topics that a group reads; one that was deleted just now is not among them."""
+        return [topic for topic in map(self._topics.find_id, group.topic_ids) if topic is not None]
+
+    def _ledger(self, group: Group, partition: Partition) -> Ledger:
+        """Return what is recorded of a group in a partition; the group is not put to work for that."""
+        work = self._at_work.get(group.id)
+        part = None if work is None else work.parts.get(partition.delivery.place)
+        return Ledger(IdleBooks(group, self.counters_of(group)), partition) if part is None else part.ledger
+
+    def counters_of(self, group: Group) -> Counters:
+        """Return what was counted of a group."""
+        return self._counters.setdefault(group.id, Counters())
+
+    def message_states(self, topic_id: int, partition: int, offset: int) -> list[MessageState]:
+        """Return what the groups that read a topic make of a message. Raises UnknownTopicIdError, NotFoundError."""
+        one = self._topics.partition(topic_id, partition)
+        if offset >= one.visible_offset:
+            raise NotFoundError(
+                f"expected an offset below {one.visible_offset}, found {offset}: nothing more is there yet",
+                end=one.visible_offset,
+            )
+        name = self._topics.by_id(topic_id).name
+        return [
+            MessageStateReader(self._ledger(group, one), name).read(offset) for group in self._groups.reading(topic_id)
+        ]
+
+    def group_messages(self, request: GroupMessages) -> GroupMessagesReply:
+        """Return a page of a group's messages. Raises UnknownGroupError, UnknownTopicError, InvalidRequestError."""
+        group = self._groups.named(full_group_name(request.group))
+        words = check_states(request.states)
+        only = None if request.topic is None else self._topics.named(full_name(request.topic)).id
+        begin = request.place or (0, 0, 0)
+        found: list[MessageState] = []
+        for one in sorted(self.partitions_of(group), key=_place):
+            place = one.delivery.place
+            if place < begin[:2] or (only is not None and one.topic_id != only):
+                continue
+            start = begin[2] if place == begin[:2] else 0
+            reader = MessageStateReader(self._ledger(group, one), self._topics.by_id(one.topic_id).name)
+            found += reader.page(words, start, request.limit - len(found))
+            if len(found) == request.limit:
+                return GroupMessagesReply(found, (*place, found[-1].offset + 1))
+        return GroupMessagesReply(found)
+
+    def partitions_of(self, group: Group) -> list[Partition]:
+        """Return the partitions that a group reads, and that are there."""
+        return [one for topic in self._topics_of(group) for one in topic.partitions]
+
+
+def _resolve(answer: Deferred[GroupDetails], found: GroupDetails) -> None:
+    answer.resolve(found)
+
+
+def _index(info: GroupPartitionInfo) -> int:
+    return info.partition
+
+
+def _place(partition: Partition) -> tuple[int, int]:
+    return partition.delivery.place
