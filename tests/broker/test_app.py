@@ -107,9 +107,7 @@ async def test_the_start_says_what_it_found(tmp_path: Path) -> None:
     assert [named["serving"][key] for key in ("partitions", "offline", "strays", "damaged_records")] == [1, 1, 1, 0]
     assert isinstance(reply, StatsReply)
     missing = set(HELP) - {name.split("{")[0] for name in reply.values}
-    assert {name for name in missing if ", by group" not in HELP[name]} <= {"tidelog_errors_total"}, (
-        "without any group"
-    )
+    assert {name for name in missing if ", by group" not in HELP[name]} <= {"tidelog_errors_total"}, "without any group"
 
 
 async def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
