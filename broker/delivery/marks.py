@@ -56,7 +56,7 @@ class Mark(NamedTuple):
         return Mark(redrives=self.redrives + 1)
 
     def told(self) -> Mark:
-        """Return the mark of a message whose copy says why it was given up."""
+        """Return the mark of a message of which its copy says why it was given up, or only the log."""
         return Mark(self.attempts, redrives=self.redrives)
 
 
@@ -70,13 +70,69 @@ class Marked(NamedTuple):
     offsets: OffsetSet
 
 
+FEW = 16
+"""Marks of a block that are walked through; of more it is noted which message has which."""
+
+
+class _Block:
+    """The marks of 1,024 neighbours: each may have failed with an error of its own."""
+
+    __slots__ = ("_by_offset", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[Mark, OffsetSet] = {}
+        self._by_offset: dict[int, Mark] | None = None
+
+    def get(self, offset: int) -> Mark:
+        """Return the mark of one, `NEW` where there is none."""
+        if (index := self._index()) is not None:
+            return index.get(offset, NEW)
+        return next((mark for mark, known in self.entries.items() if offset in known), NEW)
+
+    def find(self, part: OffsetSet) -> list[Marked]:
+        """Return some, which all have marks, by them."""
+        if len(part) >= len(self.entries) or (index := self._index()) is None:
+            return [Marked(mark, known & part) for mark, known in self.entries.items() if not known.isdisjoint(part)]
+        found: dict[Mark, OffsetSet] = {}
+        for offset in part:
+            found.setdefault(index[offset], OffsetSet()).add(offset)
+        return [Marked(mark, inside) for mark, inside in found.items()]
+
+    def put(self, part: OffsetSet, mark: Mark) -> None:
+        """Put some that have none under a mark."""
+        known = self.entries.get(mark)
+        self.entries[mark] = part if known is None else known | part
+        if self._by_offset is not None:
+            self._by_offset.update(dict.fromkeys(part, mark))
+
+    def drop(self, part: OffsetSet) -> None:
+        """Forget the marks of some, which all have them."""
+        for mark, inside in self.find(part):
+            rest = self.entries[mark] - inside
+            if rest:
+                self.entries[mark] = rest
+            else:
+                del self.entries[mark]
+        if self._by_offset is not None:
+            for offset in part:
+                del self._by_offset[offset]
+
+    def _index(self) -> dict[int, Mark] | None:
+        """Return which has which mark, where it pays to know that; noted when it is asked for first."""
+        if len(self.entries) <= FEW:
+            self._by_offset = None
+        elif self._by_offset is None:
+            self._by_offset = {offset: mark for mark, known in self.entries.items() for offset in known}
+        return self._by_offset
+
+
 class Marks:
     """Marks of messages of one partition."""
 
     __slots__ = ("_blocks", "offsets")
 
     def __init__(self) -> None:
-        self._blocks: dict[int, dict[Mark, OffsetSet]] = {}
+        self._blocks: dict[int, _Block] = {}
         self.offsets = OffsetSet()
         """Those that have one."""
 
@@ -84,16 +140,16 @@ class Marks:
         return len(self.offsets)
 
     def __iter__(self) -> Iterator[Marked]:
-        for entries in self._blocks.values():
-            yield from (Marked(mark, offsets) for mark, offsets in entries.items())
+        for block in self._blocks.values():
+            yield from (Marked(mark, offsets) for mark, offsets in block.entries.items())
 
     def __repr__(self) -> str:
         return f"<Marks of {len(self)} messages in {len(self._blocks)} blocks>"
 
     def get(self, offset: int) -> Mark:
         """Return the mark of a message, `NEW` where there is none."""
-        entries = self._blocks.get(offset >> _BLOCK_BITS)
-        return NEW if entries is None else next((mark for mark, known in entries.items() if offset in known), NEW)
+        block = self._blocks.get(offset >> _BLOCK_BITS)
+        return NEW if block is None else block.get(offset)
 
     def items(self, offsets: OffsetSet) -> list[Marked]:
         """Return the marked ones of a set, by their marks; those that are alike in neighbouring blocks as one."""
@@ -101,10 +157,7 @@ class Marks:
         if not self.offsets or self.offsets.isdisjoint(offsets):
             return found
         for block, part in by_block(self.offsets & offsets, _BLOCK_BITS):
-            for mark, marked in self._blocks[block].items():
-                if marked.isdisjoint(part):
-                    continue
-                inside = marked & part
+            for mark, inside in self._blocks[block].find(part):
                 if found and found[-1].mark == mark:
                     found[-1] = Marked(mark, found[-1].offsets | inside)
                 else:
@@ -139,23 +192,16 @@ class Marks:
             return
         self.offsets |= offsets
         for block, part in by_block(offsets, _BLOCK_BITS):
-            entries = self._blocks.setdefault(block, {})
-            known = entries.get(mark)
-            entries[mark] = part if known is None else known | part
+            self._blocks.setdefault(block, _Block()).put(part, mark)
 
     def drop(self, offsets: OffsetSet) -> None:
         """Forget the marks of these."""
         if not self.offsets or self.offsets.isdisjoint(offsets):
             return
         for block, part in by_block(self.offsets & offsets, _BLOCK_BITS):
-            entries = self._blocks[block]
-            for mark in [mark for mark, marked in entries.items() if not marked.isdisjoint(part)]:
-                rest = entries[mark] - part
-                if rest:
-                    entries[mark] = rest
-                else:
-                    del entries[mark]
-            if not entries:
+            marks = self._blocks[block]
+            marks.drop(part)
+            if not marks.entries:
                 del self._blocks[block]
         self.offsets -= offsets
 
@@ -174,12 +220,13 @@ class Marks:
     def check(self) -> None:
         """Derive again what must hold; for tests."""
         seen = OffsetSet()
-        for block, entries in self._blocks.items():
-            assert entries, "no block is kept for nothing"
-            for mark, marked in entries.items():
+        for block, marks in self._blocks.items():
+            assert marks.entries, "no block is kept for nothing"
+            for mark, marked in marks.entries.items():
                 assert mark != NEW, "the default is not kept"
                 assert marked, "no mark is kept for nothing"
                 assert marked.min() >> _BLOCK_BITS == block == marked.max() >> _BLOCK_BITS
                 assert seen.isdisjoint(marked), "one mark a message"
+                assert all(marks.get(offset) == mark for offset in marked), "what is noted is so"
                 seen |= marked
         assert seen == self.offsets

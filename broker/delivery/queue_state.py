@@ -137,6 +137,8 @@ class QueueState(MessageSets):
                 self._make_ready(offsets)
 
     def _reject(self, offsets: OffsetSet, event: Event, last_us: int, now_us: int) -> None:
+        """Let be given up. Of what is not to be kept the error is in this log, as long as what happened can be told:
+        nobody asks this state for it, and there may be millions."""
         why = event.flags & (Flag.AT_LIMIT | Flag.EXPIRED)
         for mark, part in self.marks.parts(offsets):
             self.rejected.put(part, mark.attempted(last_us, event.error).given_up(now_us, int(why)))
@@ -144,6 +146,7 @@ class QueueState(MessageSets):
             self.marks.drop(offsets)
             self.moves.add(offsets)
         else:
+            self.rejected.change(offsets, Mark.told)
             self._settle(offsets)
 
     def _release(self, offsets: OffsetSet, event: Event, last_us: int) -> None:
@@ -207,6 +210,7 @@ class QueueState(MessageSets):
         if offsets:
             self._see(offsets)
             self._take_out(offsets)
+            self.rejected.change(offsets & self.moves.offsets & self.rejected.offsets, Mark.told)
             self.moves.forget(offsets)
             self.dead_lettered -= offsets
             self._settle(offsets)

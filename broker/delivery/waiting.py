@@ -6,6 +6,10 @@ from heapq import heapify, heappop, heappush
 
 from .offset_set import OffsetSet
 
+FEW = 16
+"""Waits for nothing that may be left: more of them, and than there are messages that wait, are not kept until their
+time, which may be a month away."""
+
 
 class Wait:
     """Messages that were released together: not before `due_us` on the monotonic clock."""
@@ -49,15 +53,25 @@ class Waiting:
 
     def remove(self, offsets: OffsetSet) -> None:
         """Let none of these wait any more: in recovery, when what was due then was leased."""
-        if self.offsets:
+        if self.offsets and not self.offsets.isdisjoint(offsets):
             self.offsets -= offsets
+            if len(self._heap) > 2 * len(self.offsets) + FEW:
+                self._keep([wait for wait in self._heap if not wait.offsets.isdisjoint(self.offsets)])
+
+    def _keep(self, waits: list[Wait]) -> None:
+        self._heap = waits
+        heapify(waits)
 
     def forget(self, offsets: OffsetSet) -> None:
         """Let none of these wait any more, and others that get their offsets not be taken for them."""
         self.remove(offsets)
+        is_over = False
         for wait in self._heap:
             if not wait.offsets.isdisjoint(offsets):
                 wait.offsets = wait.offsets - offsets
+                is_over |= not wait.offsets
+        if is_over:
+            self._keep([wait for wait in self._heap if wait.offsets])
 
     def find(self, offsets: OffsetSet) -> dict[int, Wait]:
         """Return what each of some messages waits for, where it waits; walks all that waits, once (15 ms of 100,000
@@ -101,8 +115,7 @@ class Waiting:
             if wait.offsets:
                 wait.due_us = monotonic_us + max(0, min(wait.delay_us, wait.wall_us - wall_us))
                 waits.append(wait)
-        self._heap = waits
-        heapify(self._heap)
+        self._keep(waits)
 
     def frozen(self) -> list[tuple[int, OffsetSet, int, int]]:
         """Return what there is now, for a snapshot: order of `add`, offsets, wall time and delay."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,3 +72,28 @@ def test_marks_are_as_a_plain_dict_has_them(puts: list[tuple[int, int, int, Mark
     plain = {offset: mark for offset, mark in plain.items() if mark != NEW}
     assert {offset: mark for mark, part in marks for offset in part} == plain
     assert [*marks.suspects_in(set_of([(0, 4_000)]))] == sorted(at for at, mark in plain.items() if mark.suspect)
+
+
+def test_a_message_costs_itself_where_all_have_errors_of_their_own(monkeypatch: pytest.MonkeyPatch):
+    """Of 1,024 in a block each failed alone: to drop the mark of one looks at no set of another."""
+    marks = Marks()
+    for offset in range(1_024):
+        marks.put(OffsetSet([offset]), Mark(1, error=SettleError("ValueError", f"about {offset}")))
+    marks.drop(OffsetSet([7]))
+    looked: list[int] = []
+
+    class Watched(OffsetSet):
+        def isdisjoint(self, other: OffsetSet) -> bool:
+            looked.append(len(other))
+            return super().isdisjoint(other)
+
+    (block,) = marks._blocks.values()  # pyright: ignore[reportPrivateUsage]
+    for mark, known in block.entries.items():
+        block.entries[mark] = Watched(known)
+    marks.drop(OffsetSet([8]))
+    assert marks.get(9) == Mark(1, error=SettleError("ValueError", "about 9"))
+    assert marks.items(OffsetSet([7, 8, 9])) == [(Mark(1, error=SettleError("ValueError", "about 9")), OffsetSet([9]))]
+    assert (len(looked), len(marks)) == (0, 1_022)
+    marks.put(OffsetSet([9, 10]), Mark(2))
+    assert [marks.get(at) for at in (8, 9, 10)] == [NEW, Mark(2), Mark(2)]
+    marks.check()

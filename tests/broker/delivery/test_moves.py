@@ -64,7 +64,20 @@ def test_what_is_not_kept_is_settled_when_it_is_given_up():
     partition.settle(item(Settling.REJECT, lease, error=BOOM))
     state = partition.state()
     assert (state.floor, len(state.moves), len(state.dead_lettered)) == (2, 0, 0)
-    assert state.rejected.get(0).error == BOOM
+    assert (state.rejected.get(0).attempts, state.rejected.get(0).error) == (1, None)
+
+
+def test_errors_of_what_is_not_kept_are_kept_by_nobody():
+    """10,000 messages are rejected with 4 KB of an error each: the state and its snapshot are as large as what each is,
+    not as what was said."""
+    partition = Partition(end=10_000)
+    for start in range(0, 10_000, 1_000):
+        lease = partition.acquire(choose(partition.state(), 10_000, 1_000))
+        said = [SettleError("ValueError", f"{at}" + "x" * 4_000, "") for at in range(start, start + 1_000)]
+        partition.settle(*(item(Settling.REJECT, lease, [start + at], error=one) for at, one in enumerate(said)))
+    assert len(partition.state().rejected) == 10_000
+    assert sum(len(section.data) for section in partition.snapshot()[1]) < 65_536
+    partition.state().check()
 
 
 @pytest.mark.parametrize("limit_by", ["release", "expiry"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tidelog.broker.delivery.offset_set import OffsetSet, set_of
 from tidelog.broker.delivery.waiting import Waiting
 
+MONTH_US = 30 * 86_400_000_000
+
 
 def test_what_is_due_comes_and_nothing_before():
     """Each at its own time, whatever the order of the releases."""
@@ -46,3 +48,23 @@ def test_what_waits_goes_on_after_a_start_by_the_smaller_of_time_and_delay():
     waiting.add(OffsetSet([3]), 0, wall_us=100, delay_us=300)
     waiting.resume(wall_us=900, monotonic_us=7)
     assert {at: wait.due_us for at, wait in waiting.find(set_of([(1, 4)])).items()} == {1: 107, 2: 307, 3: 7}
+
+
+def test_waits_of_nothing_are_not_kept_until_their_time():
+    """1,000 messages were released one by one for a month, and retention removed them: nothing of that is left, in
+    memory or in a snapshot; of those that are taken out (given up, moved) no more than of those that wait."""
+    waiting = Waiting()
+    for offset in range(1_000):
+        waiting.add(OffsetSet([offset]), MONTH_US, MONTH_US, MONTH_US)
+    waiting.forget(set_of([(0, 900)]))
+    assert len(waiting.frozen()) == 100
+    waiting.forget(set_of([(0, 1_000)]))
+    assert waiting.frozen() == []
+    for offset in range(1_000):
+        waiting.add(OffsetSet([offset]), MONTH_US + offset, MONTH_US, MONTH_US)
+    for offset in range(990):
+        waiting.remove(OffsetSet([offset]))
+    assert len(waiting.frozen()) <= 2 * 10 + 16
+    assert waiting.next_due_us() == MONTH_US + 990
+    assert [*waiting.take_due(MONTH_US + 1_000)] == [*range(990, 1_000)]
+    waiting.check()
