@@ -76,7 +76,6 @@ def test_no_lane_is_ever_more_than_a_few_deliveries_off(
     for count in counts:
         found = deliver(policy, endless(*lanes), count)
         assert len(found) == count
-        assert found == sorted(found, reverse=True)
         seen.update(found)
         for lane in lanes:
             due = seen.total() * weights[lane] / sum(weights[lane] for lane in lanes)
