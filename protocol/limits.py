@@ -87,6 +87,10 @@ MAX_JITTER_PERCENT = 100
 """A wait cannot be shortened by more than itself."""
 
 
+NO_LIMIT = -1
+"""As `max_in_flight` of a group: none, also where the broker's default is one."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
     """What one record batch may be; `max_message_bytes` is per record, the others per batch."""

@@ -17,6 +17,7 @@ from ...protocol.limits import (
     MAX_BACKOFF_MULTIPLIER,
     MAX_LEASE_US,
     MIN_VISIBILITY_TIMEOUT_US,
+    NO_LIMIT,
 )
 from ...protocol.messages import BackoffInfo, GroupSettings
 from ...protocol.quantities import format_duration
@@ -89,10 +90,14 @@ class GroupDefaults:
                 max_attempts=given.max_attempts or retry.max_attempts,
                 backoff=retry.backoff if given.backoff is None else backoff_from(given.backoff),
             ),
-            max_in_flight=given.max_in_flight or self.max_in_flight,
+            max_in_flight=_limit(self.max_in_flight if given.max_in_flight is None else given.max_in_flight),
             dead_letter=self.dead_letter if given.dead_letter is None else given.dead_letter,
             dead_letter_topic=given.dead_letter_topic,
         )
+
+
+def _limit(given: int | None) -> int | None:
+    return None if given == NO_LIMIT else given
 
 
 def backoff_info(backoff: Backoff) -> BackoffInfo:
@@ -122,6 +127,8 @@ def check_settings(given: GroupSettings) -> None:
     timeout_us = given.visibility_timeout_us
     if timeout_us is not None:
         _check_duration("visibility_timeout", timeout_us, MIN_VISIBILITY_TIMEOUT_US, MAX_LEASE_US)
+    if given.max_in_flight == 0:
+        raise InvalidGroupError("expected a max_in_flight of at least 1, or -1 for no limit, found 0")
     if given.backoff is not None:
         _check_backoff(given.backoff)
     if given.dead_letter_topic is not None:

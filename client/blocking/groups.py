@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ...protocol.delivery_states import DeliveryState
 from ...protocol.errors import UnknownGroupError
@@ -68,8 +68,9 @@ class Owner(Protocol):
 
 class Groups:
     """`client.groups`. Settings are keywords: visibility_timeout in seconds or a timedelta, max_attempts,
-    backoff=tidelog.Backoff(...), max_in_flight, dead_letter (False: what is given up is dropped), dead_letter_topic
-    (else the topic's name with `.dlq` behind it); one that is not given follows the broker's default.
+    backoff=tidelog.Backoff(...), max_in_flight ("none": no limit, also where the broker has one), dead_letter (False:
+    what is given up is dropped), dead_letter_topic (else the topic's name with `.dlq` behind it); one that is not given
+    follows the broker's default.
 
     Starts are "earliest", "latest", an offset (of one partition), a datetime (also one to come), or a timedelta back
     from now."""
@@ -87,7 +88,7 @@ class Groups:
         visibility_timeout: Duration | None = None,
         max_attempts: int | None = None,
         backoff: Backoff | None = None,
-        max_in_flight: int | None = None,
+        max_in_flight: int | Literal["none"] | None = None,
         dead_letter: bool | None = None,
         dead_letter_topic: str | None = None,
         exist_ok: bool = False,
@@ -137,7 +138,7 @@ class Groups:
         visibility_timeout: Duration | None = None,
         max_attempts: int | None = None,
         backoff: Backoff | None = None,
-        max_in_flight: int | None = None,
+        max_in_flight: int | Literal["none"] | None = None,
         dead_letter: bool | None = None,
         dead_letter_topic: str | None = None,
         reset: str | Iterable[str] = (),

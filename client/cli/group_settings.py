@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ...protocol.quantities import format_duration
 from .errors import WrongUsage
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ..retry import Backoff
 
 
-def _parse_in_flight(text: str) -> int:
-    return parse_whole(text, 1, 1_000_000)
+def _parse_in_flight(text: str) -> int | Literal["none"]:
+    return "none" if text == "none" else parse_whole(text, 1, 1_000_000)
 
 
 def _parse_flag(text: str) -> bool:
@@ -57,7 +57,7 @@ class GroupChanges:
     visibility_timeout: timedelta | None = None
     max_attempts: int | None = None
     backoff: Backoff | None = None
-    max_in_flight: int | None = None
+    max_in_flight: int | Literal["none"] | None = None
     dead_letter: bool | None = None
     dead_letter_topic: str | None = None
     reset: tuple[str, ...] = ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
-from ...protocol.limits import MAX_ATTEMPTS
+from ...protocol.limits import MAX_ATTEMPTS, NO_LIMIT
 from ...protocol.messages import GroupSettings, GroupStart
 from ..retry import Backoff
 from .arguments import check_count, check_flag, check_text, listed
@@ -28,7 +29,7 @@ def to_group_settings(
     visibility_timeout: Duration | None,
     max_attempts: int | None,
     backoff: Backoff | None,
-    max_in_flight: int | None,
+    max_in_flight: int | Literal["none"] | None,
     dead_letter: bool | None = None,
     dead_letter_topic: str | None = None,
 ) -> GroupSettings:
@@ -38,10 +39,18 @@ def to_group_settings(
         None if visibility_timeout is None else visibility_us(visibility_timeout),
         None if max_attempts is None else check_count("max_attempts", max_attempts, 1, MAX_ATTEMPTS),
         None if backoff is None else backoff_info(backoff),
-        None if max_in_flight is None else check_count("max_in_flight", max_in_flight, 1, MAX_IN_FLIGHT),
+        _limit(max_in_flight),
         None if dead_letter is None else check_flag("dead_letter", dead_letter),
         dead_letter_topic,
     )
+
+
+def _limit(given: int | Literal["none"] | None) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, str) and given == "none":
+        return NO_LIMIT
+    return check_count("max_in_flight", given, 1, MAX_IN_FLIGHT)
 
 
 def to_setting_names(name: str, given: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from ..limits import NO_LIMIT
 from .base import DurationUs, ErrorInfo, Message, Name, Offset, PartitionIndex, TopicId
 
 
@@ -32,7 +33,7 @@ class GroupSettings(Message):
     visibility_timeout_us: DurationUs | None = None
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=65_535)] | None = None
     backoff: BackoffInfo | None = None
-    max_in_flight: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    max_in_flight: Annotated[int, msgspec.Meta(ge=NO_LIMIT, le=1_000_000)] | None = None
     dead_letter: bool | None = None
     dead_letter_topic: Name | None = None
     """Full name; None: the name of the message's topic with `.dlq` behind it."""

@@ -77,6 +77,10 @@ def test_set_changes_and_resets(tidelog: CommandLine, group: str) -> None:
     tidelog.run("groups", "set", group, "max_attempts=default")
     settings = cast("dict[str, str]", described(tidelog, group)["settings"])
     assert (settings["max_attempts"], settings["max_in_flight"]) == ("4", "100")
+    tidelog.run("groups", "set", group, "max_in_flight=none")
+    changed = described(tidelog, group)
+    assert cast("dict[str, str]", changed["settings"])["max_in_flight"] == "none"
+    assert changed["given"] == ["max_in_flight"]
 
 
 def test_reset_says_where_the_group_begins_now(tidelog: CommandLine, topic: str, group: str) -> None:
