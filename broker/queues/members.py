@@ -46,6 +46,11 @@ class Members:
         member.has_left = False
         return member
 
+    def hear_settling(self, number: int, client: str) -> None:
+        """Note that a member settles something; who is not known has nothing to settle, and is not made one."""
+        if number in self._by_id:
+            self.hear(number, client)
+
     def leave(self, number: int) -> Member | None:
         """Note that a member is gone; return it if it was there. It is kept while something is leased to it."""
         member = self._by_id.get(number)

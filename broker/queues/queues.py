@@ -124,7 +124,7 @@ class Queues:
         check_settle(request)
         group = self._work(self._groups.by_id(request.group_id))
         if not is_by_token(request):
-            group.members.hear(request.member, client)
+            group.members.hear_settling(request.member, client)
         return SettleRequest(request, group.part, group.counters).begin()
 
     def part(self, group: Group, topic_id: int, index: int) -> GroupPartition:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from tests.helpers.broker_core import SECOND, batch
 from tests.helpers.queue_core import QueueCore, member_of, notebook, settings, take
+from tests.helpers.queue_core import settle as settle_some
 from tests.helpers.queue_member import QueueMember
 
 from tidelog.broker.queues.members import Members
@@ -99,3 +100,18 @@ def test_a_member_that_waits_is_not_forgotten() -> None:
     core.clock.advance(61 * SECOND)
     members.forget_silent()
     assert [one.id for one in members] == [7]
+
+
+def test_who_settles_and_holds_nothing_is_no_member() -> None:
+    """A thousand numbers that settle nothing are not remembered for a minute each; one that is known is heard of."""
+    core, member = begin(1)
+    take(core, member, 1)
+    settle_some(core, member, Settling.ACCEPT, [0])
+    for number in range(100, 1_100):
+        core.queues.settle(Settle(member.group_id, member.generation, number, 1, []))
+    assert core.queues.gauges()['tidelog_queue_members{group="g"}'] == 1
+    core.clock.advance(50 * SECOND)
+    core.queues.settle(Settle(member.group_id, member.generation, 1, 1, []))
+    core.clock.advance(50 * SECOND)
+    core.topics.expire()
+    assert core.queues.gauges()['tidelog_queue_members{group="g"}'] == 1
