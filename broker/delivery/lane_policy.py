@@ -55,6 +55,9 @@ class LanePolicy:
         self._now = 0
         """The clock that was furthest behind, of lanes that had something, when it was looked last."""
         self._mask = 0
+        self._plan: dict[int, int] = {}
+        """What is left of the shares of one reply: worked out again for its rest they may round otherwise, and a higher
+        lane would come after a lower one."""
         self._credit = 0
 
     def __repr__(self) -> str:
@@ -76,16 +79,24 @@ class LanePolicy:
         if self.is_strict:
             return Step(mask.bit_length() - 1, count)
         lanes = [lane for lane in range(LANES - 1, -1, -1) if mask >> lane & 1]
+        goes_on = mask == self._mask and count == sum(self._plan.values())
         self._bring_up(mask, lanes)
         if len(lanes) == 1:
             return Step(lanes[0], count)
-        shares = self._shares(lanes, count)
-        return next(Step(lane, shares[lane]) for lane in lanes if shares[lane])
+        if not goes_on:
+            self._plan = self._shares(lanes, count)
+        return next(Step(lane, self._plan[lane]) for lane in lanes if self._plan[lane])
 
     def took(self, lane: int, count: int) -> None:
         """Note what a lane was given."""
-        if not self.is_strict:
-            self._clocks[lane] += count * (self._second // self.settings.weights[lane])
+        if self.is_strict:
+            return
+        self._clocks[lane] += count * (self._second // self.settings.weights[lane])
+        left = self._plan.get(lane, 0) - count
+        if left < 0:  # for its age, or all of what there was: not as planned
+            self._plan = {}
+        else:
+            self._plan[lane] = left
 
     def _bring_up(self, mask: int, lanes: list[int]) -> None:
         """Let lanes that had nothing go on at the time of those that had."""

@@ -58,6 +58,13 @@ def test_turns_are_spread_evenly() -> None:
     assert deliver(policy, endless(9, 0), 8) == [9] * 6 + [0] * 2
 
 
+def test_a_reply_is_planned_once() -> None:
+    """Shares of its rest would round otherwise: after lane 3 had its one, the rest would go to lane 8, above it."""
+    policy = weighted(p8=10, p4=9, p3=21, p0=35)
+    assert deliver(policy, endless(8, 4, 3, 0), 3) == [3, 0, 0]
+    assert deliver(policy, endless(8, 4, 3, 0), 2) == [3, 0]
+
+
 LANE_SETS = st.lists(st.integers(0, 9), min_size=2, max_size=10, unique=True)
 
 
@@ -76,6 +83,7 @@ def test_no_lane_is_ever_more_than_a_few_deliveries_off(
     for count in counts:
         found = deliver(policy, endless(*lanes), count)
         assert len(found) == count
+        assert found == sorted(found, reverse=True)
         seen.update(found)
         for lane in lanes:
             due = seen.total() * weights[lane] / sum(weights[lane] for lane in lanes)
