@@ -20,7 +20,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Protocol
 
@@ -47,6 +47,7 @@ INTERNAL = "tidelog-"
 HANDLER = "tidelog handler"
 """The name of the threads in which a queue's `run` calls handlers: what they do is the program's own work."""
 
+_THREADING = "/threading.py"
 _WAITS = ("wait", "join", "_wait_for_tstate_lock")
 _POOLS = (("concurrent/futures/thread.py", "_worker"), ("trio/_core/_thread_cache.py", "_work"))
 _CREW = ("client/blocking/crew.py", "_next_call")
@@ -302,25 +303,51 @@ class VirtualClock:
         for thread in threading.enumerate():
             if thread.ident in resting or thread.name.startswith(_SERVERS):
                 continue
-            is_handler = thread.name == HANDLER
-            if thread.daemon and not is_handler and thread.ident not in self._users:  # a watchdog, a progress bar
-                continue
             if thread.ident is None:  # it was begun a moment ago, and may do anything
                 return False
             frame = frames.get(thread.ident)
-            if frame is not None and not _waits_for_a_thread(frame):
+            if frame is None or (thread.daemon and thread.name != HANDLER and self._is_watchdog(thread.ident, frame)):
+                continue
+            if not _waits_for_a_thread(frame):
                 return False
         return True
 
+    def _is_watchdog(self, thread: int, frame: FrameType) -> bool:
+        """Whether what a daemon does is no matter of the program's time, as of a progress bar: it never waited here, is
+        no pool's, and not just beginning."""
+        stack = [*_stack(frame)]
+        is_new = not _is_at(frame, _WAITS) and all(file.endswith(_THREADING) for file, _name in stack)
+        return thread not in self._users and not is_new and not any(_is_a_pools(*place) for place in stack)
+
 
 def _waits_for_a_thread(frame: FrameType) -> bool:
-    """Whether a thread can only be woken by another: it joins, or waits for a lock or future with no timeout; or it is
-    a pool's and has nothing to do."""
-    file, name = frame.f_code.co_filename, frame.f_code.co_name
-    if file.endswith("/threading.py") and name in _WAITS:
-        return frame.f_locals.get("timeout") in (None, -1)
+    """Whether a thread can only be woken by another, and was not: it joins, or waits for a lock or future with no
+    timeout; or it is a pool's and has nothing to do. One that was given something goes on once it is its turn."""
+    file, name, names = frame.f_code.co_filename, frame.f_code.co_name, frame.f_locals
+    if _is_at(frame, _WAITS):
+        lock = names.get("waiter", names.get("lock"))
+        is_woken = names.get("gotit", False) or (lock is not None and not lock.locked())
+        return names.get("timeout") in (None, -1) and not is_woken
     if file.endswith(_CREW[0]) and name == _CREW[1]:
-        return getattr(frame.f_locals.get("self"), "has_given_all", False) is True
+        return getattr(names.get("self"), "has_given_all", False) is True
+    if not _is_a_pools(file, name):
+        return False
+    work = names.get("work_queue")
+    given = names.get("work_item") if work is not None else getattr(names.get("self"), "_job", None)
+    return given is None and (work is None or work.empty())
+
+
+def _is_at(frame: FrameType, names: Sequence[str]) -> bool:
+    return frame.f_code.co_filename.endswith(_THREADING) and frame.f_code.co_name in names
+
+
+def _stack(frame: FrameType | None) -> Iterator[tuple[str, str]]:
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_code.co_name
+        frame = frame.f_back
+
+
+def _is_a_pools(file: str, name: str) -> bool:
     return any(file.endswith(place) and name == function for place, function in _POOLS)
 
 

@@ -51,7 +51,7 @@ def test_a_retry_comes_though_handlers_used_a_client(flavour: str, concurrency: 
 
                 def handle(message: Any) -> None:
                     other.produce("copies", message.value)
-                    time.sleep(0.05)  # it works, and hardly any time passes
+                    time.sleep(0.05)  # it works, and time stands still
                     seen.append((message.attempt, broker.clock.now() - NEW_YEAR))
                     if message.attempt == 1:
                         raise ValueError("again")
@@ -62,7 +62,7 @@ def test_a_retry_comes_though_handlers_used_a_client(flavour: str, concurrency: 
 
         run(flavour, body)
         assert [attempt for attempt, _ in seen] == [1, 2]
-        assert seen[0][1] < timedelta(seconds=1)
+        assert seen[0][1] == timedelta(0)
         assert timedelta(minutes=10) <= seen[1][1] < timedelta(minutes=11)
 
 
