@@ -31,7 +31,6 @@ from .topic_name import MessageId
 Pair = tuple[str, bytes | None]
 
 OWN_PREFIX = "tidelog."
-DLQ_PREFIX = "tidelog.dlq."
 REASON = "tidelog.dlq.reason"
 ERROR = "tidelog.dlq.error"
 GROUP = "tidelog.dlq.group"

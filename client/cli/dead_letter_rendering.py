@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .escaping import visible_bytes
-from .json_records import bytes_fields, header_list, time_fields
+from .json_records import header_list
+from .message_json import message_fields
 from .times import format_time, format_time_us
 
 if TYPE_CHECKING:
@@ -23,18 +24,7 @@ MAX_CELL = 60
 def letter_fields(letter: DeadLetter) -> dict[str, object]:
     """Return a dead letter as one line of JSON: its message with its producer's own headers, so that it can be produced
     again from this, and what is known of it."""
-    message = letter.message
-    fields: dict[str, object] = {
-        "id": letter.id,
-        "topic": message.topic,
-        "partition": message.partition,
-        "offset": message.offset,
-    }
-    fields |= time_fields("timestamp", message.timestamp_us)
-    fields |= time_fields("append_time", message.append_time_us)
-    fields["priority"] = message.priority
-    fields |= bytes_fields("key", letter.key)
-    fields |= bytes_fields("value", letter.value)
+    fields = message_fields(letter.message)
     fields["headers"] = header_list(letter.headers.items())
     fields["dead_letter"] = {
         "reason": letter.reason,

@@ -132,16 +132,7 @@ def list_letters(
     out = StandardOutput()
     with connected(url, timeout) as client:
         found = client.dead_letters.list(topic, limit=limit, **conditions)
-        if output is OutputFormat.JSON:
-            count = 0
-            for letter in found:
-                out.json(letter_fields(letter))
-                count += 1  # noqa: SIM113  # it is asked for after the loop
-        else:
-            rows = [letter_row(letter) for letter in found]
-            count = len(rows)
-            if rows:
-                out.table(LIST_HEADS, rows)
+        count = out.listing(found, LIST_HEADS, letter_row, letter_fields if output is OutputFormat.JSON else None)
     out.flush()
     if not count:
         raise _nothing_found(topic, filtered=bool(conditions))

@@ -305,16 +305,8 @@ def messages(
     words = None if not states else [state.value for state in states]
     with connected(url, timeout) as client:
         found = client.groups.messages(name, states=words, topic=topic, limit=limit)
-        if output is OutputFormat.JSON:
-            count = 0
-            for state in found:
-                out.json(message_json(state))
-                count += 1  # noqa: SIM113  # it is asked for after the loop
-        else:
-            rows = [message_row(state) for state in found]
-            count = len(rows)
-            if rows:
-                out.table(["ID", "STATE", "ATTEMPTS", "DUE", "ERROR"], rows)
+        heads = ["ID", "STATE", "ATTEMPTS", "DUE", "ERROR"]
+        count = out.listing(found, heads, message_row, message_json if output is OutputFormat.JSON else None)
     out.flush()
     if not count:
         raise NotFoundError(f"expected a message of {name} that is {' or '.join(words or ['not settled'])}, found none")

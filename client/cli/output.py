@@ -10,12 +10,14 @@ import contextlib
 import os
 import select
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import BinaryIO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import BinaryIO, TypeVar
 
 from .errors import FileError, OutputClosed
 from .escaping import visible
 from .json_records import encode_object
+
+Item = TypeVar("Item")
 
 
 class StandardOutput:
@@ -60,6 +62,26 @@ class StandardOutput:
                 for cell, width, right in zip(row, widths, numeric, strict=True)
             ]
             self.text("  ".join(cells).rstrip())
+
+    def listing(
+        self,
+        found: Iterable[Item],
+        heads: Sequence[str],
+        row: Callable[[Item], Sequence[object]],
+        fields: Callable[[Item], Mapping[str, object]] | None,
+    ) -> int:
+        """Write what was found, as it comes as one JSON object a line where there are `fields`, else as one table; none
+        for nothing. Returns how many there were."""
+        if fields is None:
+            rows = [row(each) for each in found]
+            if rows:
+                self.table(heads, rows)
+            return len(rows)
+        count = 0
+        for each in found:
+            self.json(fields(each))
+            count += 1  # it is returned after the loop
+        return count
 
     def facts(self, facts: Sequence[tuple[str, object]]) -> None:
         """Write named values one below the other."""
