@@ -7,16 +7,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from tidelog import Client, Priority, QueueMessage
+from tidelog import Client, Priority
 
 from ..calling import percentiles_us
 from ..conditions import Conditions
 from ..errors import VerificationError
 from ..figures import LANES
-from ..queueing import OnceEach
 from ..values import unique_values
 from .broker import BrokerProcess
-from .queueing import GROUP, SILENCE_SECONDS, check_settled
+from .queueing import GROUP, SILENCE_SECONDS, acknowledge_each, check_settled
 from .topic import TOPIC, create_topics, produce_lists
 
 PRIORITIES = {1: (4,), 3: (2, 4, 7), 10: tuple(range(10))}
@@ -53,26 +52,12 @@ def _send_mixed(client: Client, values: Sequence[bytes], priorities: Sequence[in
 
 def _time_by_lanes(client: Client, values: Sequence[bytes]) -> float:
     """Acknowledge all. Raises VerificationError where they do not come with the highest priority first."""
-    once, kept = OnceEach(values), list[QueueMessage]()
-    keep = kept.append
-    with client.queue(TOPIC, GROUP) as queue:
-        (first,) = queue.receive(1, timeout=SILENCE_SECONDS)  # joined, and fetching
-        began = time.perf_counter()
-        first.ack()
-        keep(first)
-        messages = queue.messages(idle_timeout=SILENCE_SECONDS)
-        for _, message in zip(range(len(values) - 1), messages, strict=False):
-            message.ack()
-            keep(message)
-        queue.flush()
-        elapsed = time.perf_counter() - began
-    once.take([message.value or b"" for message in kept])
-    once.finish()
+    rate, kept = acknowledge_each(client, values)
     order = [message.priority for message in kept]
     if order != sorted(order, reverse=True):
         raise VerificationError("expected the highest priority first, found another order")
     check_settled(client, GROUP, len(values))
-    return (len(kept) - 1) / elapsed
+    return rate
 
 
 def _time_overtaking(conditions: Conditions, values: Sequence[bytes]) -> list[int]:

@@ -106,6 +106,12 @@ def check_settled(client: Client, group: str, count: int) -> None:
 
 
 def _time_acknowledging(client: Client, values: Sequence[bytes]) -> float:
+    return acknowledge_each(client, values)[0]
+
+
+def acknowledge_each(client: Client, values: Sequence[bytes]) -> tuple[float, list[QueueMessage]]:
+    """Acknowledge each message on its own; return how many a second, and all of them as they came. Raises
+    VerificationError unless each came once."""
     once = OnceEach(values)
     kept: list[QueueMessage] = []
     keep = kept.append
@@ -122,7 +128,7 @@ def _time_acknowledging(client: Client, values: Sequence[bytes]) -> float:
         elapsed = time.perf_counter() - began
     once.take([message.value or b"" for message in kept])
     once.finish()
-    return (len(kept) - 1) / elapsed
+    return (len(kept) - 1) / elapsed, kept
 
 
 def _time_failing(client: Client, values: Sequence[bytes]) -> float:
