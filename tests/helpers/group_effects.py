@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.helpers.config_effects import Given, Observation, TrioClock, pass_time, produced
@@ -78,8 +79,17 @@ async def second_group(running: RunningBroker) -> object:
     return None if error is None else error.code
 
 
-async def retention_of_letters(running: RunningBroker) -> object:
-    """The retention of the topic that is made for the first message that is given up."""
+@dataclass(frozen=True)
+class _Leased:
+    """One message in a member's hands."""
+
+    peer: RawPeer
+    topic_id: int
+    whose: tuple[int, int, int]
+    lease: int
+
+
+async def _leased(running: RunningBroker) -> _Leased:
     peer = await running.greeted()
     topic_id = await running.topic(peer)
     await produced(peer, topic_id, encode_batch([b"x"], timestamp_us=5))
@@ -88,7 +98,13 @@ async def retention_of_letters(running: RunningBroker) -> object:
     whose = (joined.group.id, joined.group.generation, MEMBER)
     acquired = await _ask(peer, Acquire(*whose, [topic_id]))
     assert isinstance(acquired, AcquireReply)
-    await _ask(peer, Settle(*whose, 1, [SettleItem(topic_id, 0, acquired.grants[0].lease, Settling.REJECT)]))
+    return _Leased(peer, topic_id, whose, acquired.grants[0].lease)
+
+
+async def retention_of_letters(running: RunningBroker) -> object:
+    """The retention of the topic that is made for the first message that is given up."""
+    held = await _leased(running)
+    await _ask(held.peer, Settle(*held.whose, 1, [SettleItem(held.topic_id, 0, held.lease, Settling.REJECT)]))
     for _ in range(100):
         found = await _ask(await running.greeted(), Metadata(["default/t.dlq"]))
         assert isinstance(found, MetadataReply)
@@ -100,19 +116,12 @@ async def retention_of_letters(running: RunningBroker) -> object:
 
 async def error_kept(running: RunningBroker) -> object:
     """How much is kept of an error of 10,000 characters."""
-    peer = await running.greeted()
-    topic_id = await running.topic(peer)
-    await produced(peer, topic_id, encode_batch([b"x"], timestamp_us=5))
-    joined = await _ask(peer, JoinGroup("default/g", [topic_id], MEMBER))
-    assert isinstance(joined, JoinGroupReply)
-    whose = (joined.group.id, joined.group.generation, MEMBER)
-    acquired = await _ask(peer, Acquire(*whose, [topic_id]))
-    assert isinstance(acquired, AcquireReply)
+    held = await _leased(running)
     error = SettleError("ValueError", "x" * 10_000, "y" * 10_000)
-    item = SettleItem(topic_id, 0, acquired.grants[0].lease, Settling.RELEASE, delay_us=3_600_000_000, error=error)
-    settled = await _ask(peer, Settle(*whose, 1, [item]))
+    item = SettleItem(held.topic_id, 0, held.lease, Settling.RELEASE, delay_us=3_600_000_000, error=error)
+    settled = await _ask(held.peer, Settle(*held.whose, 1, [item]))
     assert settled == SettleReply([None])
-    states = await _ask(peer, MessageStates(topic_id, 0, 0))
+    states = await _ask(held.peer, MessageStates(held.topic_id, 0, 0))
     assert isinstance(states, MessageStatesReply)
     kept = states.states[0].error
     assert kept is not None

@@ -15,7 +15,7 @@ from tidelog.broker.handlers import Context, handle
 from tidelog.broker.metrics import Metrics, Values
 from tidelog.broker.queues import queues
 from tidelog.broker.queues.delivery_log import delivery_settings
-from tidelog.broker.storage.files import Files
+from tidelog.broker.storage.files import Files, MemoryFiles
 from tidelog.broker.storage.settings import LogSettings
 from tidelog.broker.topics import TopicDefaults
 from tidelog.protocol.messages import (
@@ -23,14 +23,16 @@ from tidelog.protocol.messages import (
     MessageState,
     MessageStates,
     MessageStatesReply,
+    SettleReply,
     Settling,
 )
 from tidelog.protocol.messages.groups import BackoffInfo, GroupSettings, GroupStart
 
-from .broker_core import DEFAULTS, SECOND, Core
+from .broker_core import DEFAULTS, SECOND, Core, batch
+from .faulty_files import FaultyFiles
 from .frame_door import FrameDoor
 from .queue_history import QueueEvent
-from .queue_member import Notebook, QueueMember
+from .queue_member import Held, Notebook, QueueMember
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -98,6 +100,15 @@ def small_settings(retention_us: int | None, max_unsynced_bytes: int) -> LogSett
     )
 
 
+def filled(count: int = 10, size: int = 1) -> tuple[QueueCore, FaultyFiles]:
+    """Return a core with a topic of one partition and some messages in one batch, and its files."""
+    files = FaultyFiles(MemoryFiles())
+    core = QueueCore(files)
+    core.create("orders", 1)
+    core.produce(core.topic("orders").partition(0), batch(*[b"%d" % number * size for number in range(count)]))
+    return core, files
+
+
 def settings(*, visibility_s: int = 30, max_attempts: int = 4, backoff_s: int = 1) -> GroupSettings:
     """Return settings of a group without chance in them."""
     backoff = BackoffInfo("constant", backoff_s * SECOND, backoff_s * SECOND, jitter_percent=0)
@@ -141,6 +152,17 @@ def settle(core: QueueCore, member: QueueMember, what: Settling, offsets: Sequen
     core.settle()
     member.harvest()
     assert not member.requests
+
+
+def codes(core: QueueCore, member: QueueMember, held: Held, what: Settling, offsets: Sequence[int]) -> list[str | None]:
+    """Let a member settle some of a lease; return the codes of the errors. What takes a time takes ten seconds."""
+    request = member.settle([(held, what, offsets, 10 * SECOND if what is Settling.RENEW else -1)])
+    core.settle()
+    assert request.call is not None
+    reply = request.call.message()
+    assert isinstance(reply, SettleReply)
+    member.harvest()
+    return [None if result is None else result.error().code for result in reply.results]
 
 
 def notebook(core: QueueCore, topic: str = "orders") -> tuple[Notebook, list[QueueEvent]]:

@@ -9,15 +9,14 @@ import pytest
 from tests.helpers.broker_core import SECOND, batch
 from tests.helpers.faulty_files import FaultyFiles
 from tests.helpers.power_loss import PowerLossFiles
-from tests.helpers.queue_core import QueueCore, member_of, notebook, settings, take
+from tests.helpers.queue_core import QueueCore, codes, filled, member_of, notebook, settings, take
 from tests.helpers.queue_core import settle as settle_some
-from tests.helpers.queue_member import QueueMember
+from tests.helpers.queue_member import Held, QueueMember
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.queues import ledger
-from tidelog.broker.storage.files import MemoryFiles
 from tidelog.broker.storage.files.descriptor import DescriptorFile
-from tidelog.protocol.messages import AcquireReply, GroupPartitionInfo, GroupSettings, SettleReply, Settling
+from tidelog.protocol.messages import AcquireReply, GroupPartitionInfo, GroupSettings, Settling
 
 MINUTE = 60 * SECOND
 DELIVERY = "*/delivery/0*"
@@ -26,13 +25,16 @@ MESSAGES = "*/messages/0*"
 
 def begin(count: int = 10, size: int = 1) -> tuple[QueueCore, FaultyFiles, QueueMember, QueueMember]:
     """A core with a topic of some messages in one batch, and two members of a group that reads it."""
-    files = FaultyFiles(MemoryFiles())
-    core = QueueCore(files)
-    core.create("orders", 1)
-    core.produce(core.topic("orders").partition(0), batch(*[b"%d" % number * size for number in range(count)]))
+    core, files = filled(count, size)
     book, _events = notebook(core)
     first, second = (member_of(core, book, number, given=settings()) for number in (1, 2))
     return core, files, first, second
+
+
+def only(member: QueueMember) -> Held:
+    """The one lease that a member has."""
+    (held,) = member.held.values()
+    return held
 
 
 def standing(core: QueueCore) -> GroupPartitionInfo:
@@ -42,18 +44,6 @@ def standing(core: QueueCore) -> GroupPartitionInfo:
     return found.topics[0].partitions[0]
 
 
-def codes(core: QueueCore, member: QueueMember, what: Settling, offsets: list[int]) -> list[str | None]:
-    """Settle some of what a member holds; the codes of the errors."""
-    (held,) = member.held.values()
-    request = member.settle([(held, what, offsets, -1)])
-    core.settle()
-    assert request.call is not None
-    reply = request.call.message()
-    assert isinstance(reply, SettleReply)
-    member.harvest()
-    return [None if result is None else result.error().code for result in reply.results]
-
-
 def test_a_fenced_delivery_log_keeps_messages_readable() -> None:
     """The settle whose sync failed is not acknowledged, nothing is leased, reads go on; reopened, all goes on from what
     is on the disk."""
@@ -61,7 +51,7 @@ def test_a_fenced_delivery_log_keeps_messages_readable() -> None:
     take(core, first, 4)
     core.advance(2 * SECOND)
     fault = files.fail("sync", errno.EIO, path=DELIVERY)
-    assert codes(core, first, Settling.ACCEPT, [0, 1]) == ["LOG_FENCED"]
+    assert codes(core, first, only(first), Settling.ACCEPT, [0, 1]) == ["LOG_FENCED"]
     assert fault.fired == 1
     call = second.acquire(5, max_wait_us=MINUTE)
     core.settle()
@@ -84,12 +74,12 @@ def test_a_group_goes_on_with_a_reopened_delivery_log() -> None:
     take(core, first, 4)
     core.advance(2 * SECOND)
     fault = files.fail("sync", errno.EIO, path=DELIVERY)
-    assert codes(core, first, Settling.ACCEPT, [0, 1]) == ["LOG_FENCED"]
+    assert codes(core, first, only(first), Settling.ACCEPT, [0, 1]) == ["LOG_FENCED"]
     assert fault.fired == 1
     core.wait(core.topics.reopen("default/orders"))
     assert [*take(core, second, 3)] == [4, 5, 6]
     assert [*take(core, second, 3)] == [4, 5, 6, 7], "two of the first member's are in flight"
-    assert codes(core, first, Settling.ACCEPT, [2, 3]) == [None]
+    assert codes(core, first, only(first), Settling.ACCEPT, [2, 3]) == [None]
     assert [*take(core, second, 3)] == [4, 5, 6, 7, 8, 9]
     assert (standing(core).leased, standing(core).floor) == (6, 4)
 
@@ -140,7 +130,7 @@ def test_a_full_disk_refuses_and_changes_nothing() -> None:
     core, files, first, second = begin()
     take(core, first, 4)
     fault = files.fail("write_at", errno.ENOSPC, path=DELIVERY)
-    assert codes(core, first, Settling.ACCEPT, [0]) == ["DISK_FULL"]
+    assert codes(core, first, only(first), Settling.ACCEPT, [0]) == ["DISK_FULL"]
     assert fault.fired == 1
     files.fail("write_at", errno.ENOSPC, path=DELIVERY)
     call = second.acquire(5, max_wait_us=MINUTE)

@@ -8,12 +8,11 @@ import pytest
 from tests.helpers.broker_core import SECOND, batch
 from tests.helpers.faulty_files import FaultyFiles
 from tests.helpers.frame_door import Call
-from tests.helpers.queue_core import QueueCore, member_of, notebook, settings, take
+from tests.helpers.queue_core import QueueCore, filled, member_of, notebook, settings, take
 from tests.helpers.queue_core import settle as settle_some
 
 from tidelog.broker.deferred import Deferred
 from tidelog.broker.handlers import gathering
-from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.errors import GroupDegradedError, StorageError
 from tidelog.protocol.messages import (
     DescribeGroups,
@@ -27,10 +26,7 @@ from tidelog.protocol.messages import (
 
 def begin() -> tuple[QueueCore, FaultyFiles]:
     """A stopped core of whose ten messages a group has acknowledged four, and its files."""
-    files = FaultyFiles(MemoryFiles())
-    core = QueueCore(files)
-    core.create("orders", 1)
-    core.produce(core.topic("orders").partition(0), batch(*[b"%d" % number for number in range(10)]))
+    core, files = filled()
     book, _events = notebook(core)
     member = member_of(core, book, 1, given=settings())
     take(core, member, 4)

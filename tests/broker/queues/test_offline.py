@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import errno
 
-from tests.helpers.broker_core import SECOND, batch
+from tests.helpers.broker_core import SECOND
 from tests.helpers.faulty_files import FaultyFiles
-from tests.helpers.queue_core import QueueCore, member_of, notebook, settings, take
+from tests.helpers.queue_core import QueueCore, codes, filled, member_of, notebook, settings, take
 from tests.helpers.queue_core import settle as settle_some
 from tests.helpers.queue_member import QueueMember
 
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.storage.files import MemoryFiles
-from tidelog.protocol.messages import SettleReply, Settling
+from tidelog.protocol.messages import Settling
 
 
 def begin(*, acquire: bool = True) -> tuple[QueueCore, FaultyFiles, QueueMember]:
     """A second start, at which the one partition is offline. Of its ten messages a member acknowledged the first of
     four that it had leased, and released the second for a minute."""
-    files = FaultyFiles(MemoryFiles())
-    core = QueueCore(files)
-    core.create("orders", 1)
-    core.produce(core.topic("orders").partition(0), batch(*[b"%d" % number for number in range(10)]))
+    core, files = filled()
     book, _events = notebook(core)
     member = member_of(core, book, 1, given=settings())
     if acquire:
@@ -50,12 +46,7 @@ def reopen(core: QueueCore) -> None:
 def accept(core: QueueCore, member: QueueMember, offset: int) -> list[str | None]:
     """Acknowledge one message of the lease; the codes of the errors."""
     (held,) = member.held.values()
-    request = member.settle([(held, Settling.ACCEPT, [offset], -1)])
-    core.settle()
-    assert request.call is not None
-    reply = request.call.message()
-    assert isinstance(reply, SettleReply)
-    return [None if result is None else result.error().code for result in reply.results]
+    return codes(core, member, held, Settling.ACCEPT, [offset])
 
 
 def test_what_was_recorded_of_it_is_known_when_it_is_back() -> None:

@@ -6,27 +6,23 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.helpers.broker_core import SECOND, Core, batch
+from tests.helpers.broker_core import SECOND, Core
 from tests.helpers.faulty_files import FaultyFiles
-from tests.helpers.queue_core import QueueCore, member_of, notebook, settings, take
+from tests.helpers.queue_core import QueueCore, codes, filled, member_of, notebook, settings, take
 from tests.helpers.queue_core import settle as settle_some
 from tests.helpers.queue_member import Held, QueueMember
 from tests.helpers.redriving import Redriving, offsets_in
 
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.errors import LogFencedError
-from tidelog.protocol.messages import AcquireReply, GroupPartitionInfo, SettleReply, Settling
+from tidelog.protocol.messages import AcquireReply, GroupPartitionInfo, Settling
 
 MINUTE = 60 * SECOND
 
 
 def begin(max_attempts: int = 4) -> tuple[QueueCore, QueueMember, QueueMember, Held, Deferred[list[int]]]:
     """A core whose member holds three of ten messages, with a worker about to reopen the delivery log."""
-    files = FaultyFiles(MemoryFiles())
-    core = QueueCore(files)
-    core.create("orders", 1)
-    core.produce(core.topic("orders").partition(0), batch(*[b"%d" % number for number in range(10)]))
+    core, files = filled()
     book, _events = notebook(core)
     first, second = (member_of(core, book, number, given=settings(max_attempts=max_attempts)) for number in (1, 2))
     take(core, first, 4)
@@ -48,17 +44,6 @@ def end(core: QueueCore) -> None:
     core.workers.held = False
     core.workers.run()
     core.settle()
-
-
-def codes(core: QueueCore, member: QueueMember, held: Held, what: Settling, offsets: list[int]) -> list[str | None]:
-    """Settle some of a lease; the codes of the errors."""
-    request = member.settle([(held, what, offsets, 10 * SECOND if what is Settling.RENEW else -1)])
-    core.settle()
-    assert request.call is not None
-    reply = request.call.message()
-    assert isinstance(reply, SettleReply)
-    member.harvest()
-    return [None if result is None else result.error().code for result in reply.results]
 
 
 def standing(core: QueueCore) -> GroupPartitionInfo:
