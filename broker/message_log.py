@@ -12,22 +12,23 @@ from dataclasses import dataclass, field
 from ..protocol.batch import BatchHeader
 from ..protocol.errors import DiskFullError, TidelogError
 from ..protocol.messages import BatchResult, ErrorInfo
+from ..protocol.segment_header import LogKind
 from .dedup import Duplicate, First, has_ids
 from .deduplication import Deduplication, Reencodings
 from .id_share import IdShare
 from .partition_memory import PartitionMemory
 from .producers import Receipt
 from .services import Services
+from .storage.layout import log_id_of
 from .storage.log import Appended, Log
 from .upkeep import URGENT_BYTES
 
 MESSAGES_FOLDER = "messages"
-MESSAGES_KIND = 1
 
 
 def messages_log_id(topic_id: int, partition: int) -> int:
     """Return the id of a partition's log of messages; never used again."""
-    return topic_id << 32 | partition << 2 | MESSAGES_KIND
+    return log_id_of(topic_id, partition, LogKind.MESSAGES)
 
 
 @dataclass(slots=True)

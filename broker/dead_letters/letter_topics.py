@@ -16,6 +16,7 @@ from ..deferred import Deferred, failed, resolved
 from ..groups import Group, Groups
 from ..partition import Partition
 from ..services import Services
+from ..storage.layout import place_of
 from ..topics import Created, Topic, Topics
 from .dead_letter_topics import is_dead_letter_topic
 
@@ -25,9 +26,6 @@ LETTER_RETENTION_US = 30 * DAY_US
 
 MARGIN_BYTES = 128 * KIB
 """By how much a copy may exceed a batch of its topic: its own headers, and what they cost in columns."""
-
-_PLACE_BITS = 32
-_KIND_BITS = 2
 
 
 class LetterTopics:
@@ -72,11 +70,12 @@ class LetterTopics:
 
     def partition_of(self, log_id: int) -> Partition | None:
         """Return the partition of a log of messages, None where its topic is gone. Raises what keeps it offline."""
+        topic_id, index = place_of(log_id)
         try:
-            topic = self._topics.by_id(log_id >> _PLACE_BITS)
+            topic = self._topics.by_id(topic_id)
         except UnknownTopicIdError:
             return None
-        return topic.partition((log_id & ((1 << _PLACE_BITS) - 1)) >> _KIND_BITS)
+        return topic.partition(index)
 
     def _made(self, name: str, topic: Topic) -> Deferred[Created]:
         """Have a topic made, once for all who need it."""

@@ -13,10 +13,8 @@ from ..delivery.offset_set import OffsetSet, set_of
 from ..flow import Flow
 from ..partition import Partition
 from ..services import Offload
+from ..storage.layout import kind_of, place_of
 from .log_reading import read_piece
-
-_KIND_BITS, _PARTITION_BITS = 2, 30
-"""Of a log's id, below the topic's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,6 @@ def _note(found: list[Letter], wanted: OffsetSet, header: BatchHeader, batch: me
 
 def _original(log_id: int, offset: int, group: bytes) -> Original | None:
     """Return what a record is a copy of: by its origin columns, which nobody but the broker can write."""
-    place = log_id & ((1 << _PARTITION_BITS + _KIND_BITS) - 1)
-    if place & ((1 << _KIND_BITS) - 1) != LogKind.MESSAGES:
+    if kind_of(log_id) is not LogKind.MESSAGES:
         return None
-    return Original(log_id >> 32, place >> _KIND_BITS, offset, group.decode())
+    return Original(*place_of(log_id), offset, group.decode())

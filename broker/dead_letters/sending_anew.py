@@ -21,11 +21,10 @@ from ..moving.mover import Mover
 from ..partition import Partition
 from ..queues.partition_delivery import PartitionDelivery
 from ..queues.surroundings import Surroundings
+from ..storage.layout import place_of
 from ..topic import Topic
 from ..topics import Topics
 from .anew_source import AnewSource
-
-_PLACE_BITS, _KIND_BITS = 32, 2
 
 Place = tuple[int, int]
 """Topic id and partition."""
@@ -136,14 +135,14 @@ class SendingAnew:
         key = ((source.topic_id, source.index), target_log)
         found = self._sendings.get(key)
         if found is None:
-            find = partial(self._topics.partition, *_place_of(target_log))
+            find = partial(self._topics.partition, *place_of(target_log))
             found = self._sendings[key] = _Sending(self._around, source, target_log, find)
         return found
 
     def _is_there(self, log_id: int) -> bool:
         """Whether the topic of a log is there; a partition of it that is offline may come back."""
         try:
-            self._topics.by_id(_place_of(log_id)[0])
+            self._topics.by_id(place_of(log_id)[0])
         except UnknownTopicIdError:
             return False
         return True
@@ -153,7 +152,7 @@ class SendingAnew:
         error = UnknownTopicIdError("expected topics that exist, found that one was deleted meanwhile", id=topic.id)
         for key in [*self._sendings]:
             (source, _), target_log = key
-            if topic.id in (source, _place_of(target_log)[0]):
+            if topic.id in (source, place_of(target_log)[0]):
                 self._sendings.pop(key).close(error)
 
 
@@ -164,10 +163,6 @@ def _announced(delivery: PartitionDelivery) -> dict[int, OffsetSet]:
     for intent in () if state is None else state.moves.intents.values():
         found[intent.target_log] = found.get(intent.target_log, OffsetSet()) | intent.offsets
     return found
-
-
-def _place_of(log_id: int) -> Place:
-    return log_id >> _PLACE_BITS, (log_id & ((1 << _PLACE_BITS) - 1)) >> _KIND_BITS
 
 
 def _answer(waiting: _Waiting, error: TidelogError | None) -> None:

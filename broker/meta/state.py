@@ -14,6 +14,7 @@ import msgspec
 
 from ...protocol.topic_settings import SettingValue
 from ..producer_id import NAMED_PRODUCER
+from ..storage.layout import place_of
 from .deliveries import MetaDeliveries
 from .facts import (
     DamageRemoved,
@@ -200,7 +201,7 @@ def _topic_deleted(state: MetaState, fact: TopicDeleted) -> None:
     topic = state.topics.pop(fact.topic_id)
     del state.names[topic.name]
     state.tombstones.add(topic.id)
-    for log_id in [log_id for log_id in state.quarantined if log_id >> 32 == topic.id]:
+    for log_id in [log_id for log_id in state.quarantined if place_of(log_id)[0] == topic.id]:
         del state.quarantined[log_id]
     state.groups.topic_deleted(topic.id)
     state.deliveries.forget_topic(topic.id)

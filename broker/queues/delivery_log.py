@@ -12,12 +12,14 @@ from ...protocol.durability import Durability
 from ...protocol.errors import OverloadedError
 from ...protocol.limits import MIB
 from ...protocol.messages import SettleError
+from ...protocol.segment_header import LogKind
 from ..delivery.events import Event, Kind, encode_event
 from ..delivery.fold import DeliveryFold
 from ..delivery.offset_set import OffsetSet
 from ..delivery.queue_state import QueueState
 from ..group_commit import Done
 from ..services import Services
+from ..storage.layout import log_id_of
 from ..storage.log import Log
 from ..storage.settings import LogSettings
 from ..upkeep import URGENT_BYTES
@@ -25,7 +27,6 @@ from .leased_batches import LeasedBatch
 from .own_retries import OwnRetries
 
 DELIVERY_FOLDER = "delivery"
-DELIVERY_KIND = 3
 
 SEGMENT_BYTES = 16 * MIB
 """A batch of events fits: what one request says is bounded by its control's size, and recorded twice at most. What no
@@ -47,7 +48,7 @@ _STAYS_LEASED = frozenset({Kind.ACQUIRED, Kind.HANDED_OVER, Kind.RENEWED})
 
 def delivery_log_id(topic_id: int, partition: int) -> int:
     """Return the id of a partition's delivery log; never used again."""
-    return topic_id << 32 | partition << 2 | DELIVERY_KIND
+    return log_id_of(topic_id, partition, LogKind.DELIVERY)
 
 
 def delivery_settings(retention_us: int | None, max_unsynced_bytes: int) -> LogSettings:

@@ -13,6 +13,9 @@ _SEGMENT_SUFFIX = ".log"
 _SNAPSHOT_PREFIX = "snapshot-"
 _DIGITS = 20
 
+_TOPIC_SHIFT, _PARTITION_SHIFT = 32, 2
+"""Of a log's id: see `protocol.segment_header`."""
+
 
 def segment_path(folder: str, base_offset: int) -> str:
     """Return the path of a segment."""
@@ -66,9 +69,19 @@ def snapshot_offset(name: str) -> int | None:
     return _number(name.removeprefix(_SNAPSHOT_PREFIX)) if name.startswith(_SNAPSHOT_PREFIX) else None
 
 
+def log_id_of(topic_id: int, partition: int, kind: LogKind) -> int:
+    """Return the id of a partition's log; never used again."""
+    return topic_id << _TOPIC_SHIFT | partition << _PARTITION_SHIFT | kind
+
+
+def place_of(log_id: int) -> tuple[int, int]:
+    """Return the topic id and the partition of a log."""
+    return log_id >> _TOPIC_SHIFT, (log_id & ((1 << _TOPIC_SHIFT) - 1)) >> _PARTITION_SHIFT
+
+
 def kind_of(log_id: int) -> LogKind:
     """Return the kind of log that an id names: its last two bits, and 0 is `meta`."""
-    return LogKind(log_id & 3) if log_id else LogKind.META
+    return LogKind(log_id & ((1 << _PARTITION_SHIFT) - 1)) if log_id else LogKind.META
 
 
 def _number(text: str) -> int | None:
