@@ -168,6 +168,14 @@ class Deferred(Generic[T]):
             callback(self)
 
 
+def end(deferred: Deferred[None], error: TidelogError | None) -> None:
+    """Let something that is waited for be done, or have failed."""
+    if error is None:
+        deferred.resolve(None)
+    else:
+        deferred.fail(error)
+
+
 def resolved(value: T) -> Deferred[T]:
     """Return a deferred that has its value already."""
     deferred: Deferred[T] = Deferred()

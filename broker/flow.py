@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Generic, TypeAlias, TypeVar
 
 from ..protocol.errors import OverloadedError, TidelogError
-from .deferred import Deferred, failed
+from .deferred import Deferred, end, failed
 from .errors import kept, storage_error
 from .offload import Offload
 
@@ -22,6 +22,14 @@ Flow: TypeAlias = Generator[Deferred[None], None, T]
 
 MAX_WAITING_FLOWS = 1_000
 """Operations that wait for their turn; beyond it they are refused."""
+
+
+def awaited(answer: Deferred[T]) -> Flow[T]:
+    """Go on with the value when it is there. A flow that is stopped here does not withdraw it: others may want it."""
+    step: Deferred[None] = Deferred()
+    answer.on_done(lambda found: end(step, found.error))
+    yield step
+    return answer.result()
 
 
 def offloaded(offload: Offload, work: Callable[[], None]) -> Deferred[None]:
@@ -37,13 +45,7 @@ def offloaded(offload: Offload, work: Callable[[], None]) -> Deferred[None]:
         except TidelogError as error:
             failure.append(kept(error))
 
-    def done() -> None:
-        if failure:
-            answer.fail(failure[0])
-        else:
-            answer.resolve(None)
-
-    offload(guarded, done)
+    offload(guarded, lambda: end(answer, failure[0] if failure else None))
     return answer
 
 

@@ -16,13 +16,13 @@ from ..deferred import Deferred
 from ..delivery.events import decode_event
 from ..delivery.fold import values_of
 from ..delivery.queue_state import QueueState
-from ..flow import Flow
+from ..flow import Flow, awaited
 from ..partition import Partition
 from ..search import search
 from ..services import Services
 from ..storage.log import Log
 from .history import MessageHistory
-from .log_reading import awaited, read_piece
+from .log_reading import read_piece
 
 _GROUP_AT = slice(4, 8)
 """Of an event: which group it is about."""

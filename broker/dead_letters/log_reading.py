@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 
 from ...protocol.batch import BatchHeader, verify
-from ..deferred import Deferred, FileSlice
-from ..flow import Flow, offloaded
+from ..deferred import FileSlice
+from ..flow import Flow, awaited, offloaded
 from ..preparation import look_after
 from ..services import Offload
 from ..storage.loading import NotReadyError
@@ -23,14 +22,6 @@ PIECE_BYTES = 256 * 1024
 
 Visit = Callable[[BatchHeader, memoryview], None]
 """Looks into one stored batch; called in a worker."""
-
-T = TypeVar("T")
-
-
-def awaited(answer: Deferred[T]) -> Flow[T]:
-    """Go on with the value when it is there."""
-    yield answer.then(_nothing)
-    return answer.result()
 
 
 def read_piece(log: Callable[[], Log], offload: Offload, at: int, upto: int, visit: Visit) -> Flow[int]:
@@ -66,10 +57,6 @@ def _visit_all(slices: Sequence[FileSlice], visit: Visit) -> None:
             verify(batch)
             visit(header, batch)
             at += header.batch_length
-
-
-def _nothing(_value: object) -> None:
-    """The value is taken from where it is."""
 
 
 def _nobody() -> None:

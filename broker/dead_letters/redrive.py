@@ -22,9 +22,8 @@ from ..deferred import Deferred
 from ..delivery.events import Event, Kind
 from ..delivery.offset_set import OffsetSet, packed_of
 from ..errors import kept
-from ..flow import Flow
+from ..flow import Flow, awaited
 from ..partition import Partition
-from .log_reading import awaited
 from .origins import InPlace, Plan
 from .pending import PendingLetters
 from .synced import synced

@@ -9,12 +9,13 @@ fenced then, nothing more is recorded, and the next start decides by what surviv
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ...protocol.batch import BatchHeader, decode_batch, encode_batch
 from ...protocol.durability import Durability
 from ...protocol.errors import CorruptError, TidelogError
 from ...protocol.limits import MIB
-from ..deferred import Deferred, failed
+from ..deferred import Deferred, end, failed
 from ..producer_id import first_id
 from ..services import Services
 from ..storage.fold import FIRST_FOLD_SECTION, Section
@@ -149,15 +150,8 @@ class MetaLog:
         except TidelogError as error:
             return failed(error)
         commit, answer = self._services.commit, Deferred[None]()
-
-        def done(error: TidelogError | None) -> None:
-            if error is None:
-                answer.resolve(None)
-            else:
-                answer.fail(error)
-
         commit.appended(self.log, self._services.time.monotonic_us())
-        commit.wait(self.log, end_offset, Durability.SYNCED, done)
+        commit.wait(self.log, end_offset, Durability.SYNCED, partial(end, answer))
         return answer
 
     def raise_epoch(self) -> Deferred[None]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...protocol.errors import TidelogError, UnknownTopicIdError
-from ..deferred import Deferred
+from ..deferred import Deferred, end
 from ..delivery.moves import Intent
 from ..delivery.offset_set import OffsetSet, lowest
-from ..flow import Flow, start_flow
+from ..flow import Flow, awaited, start_flow
 from ..group_commit import fenced_error
 from ..partition import Partition
 from ..services import Services
@@ -28,7 +28,7 @@ from .piece import Pieces
 from .pins import Pins
 from .search import Search, in_runs
 from .source import Copied, Source
-from .steps import awaited, durable, end, room
+from .steps import durable, room
 
 INTENDED = 10_000
 """Records that one intent names at most: some 160 KB of ranges where they are far apart."""

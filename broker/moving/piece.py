@@ -13,14 +13,13 @@ from ..deferred import Deferred
 from ..delivery.acquiring import Choice
 from ..delivery.offset_set import OffsetSet
 from ..errors import anew, kept
-from ..flow import Flow, offloaded
+from ..flow import Flow, awaited, offloaded
 from ..partition import Partition
 from ..queues.batch_finder import BatchFinder
 from ..queues.leased_batches import LeasedBatches
 from ..services import Services
 from .copying import MAX_BYTES, OWN_BYTES, CopyBatch, Copying
 from .source import Source
-from .steps import awaited
 
 
 class Pieces:
