@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from ...protocol.errors import InternalError, TidelogError
 from ..deferred import Deferred, Reply
@@ -62,35 +62,61 @@ def ask_in_turns(
     `weigh` returns how many lookups a question is. What may have changed in the pause is for `ask` to look at; an error
     that it raises is the answer to its question.
     """
-    parts: list[T | TidelogError | Deferred[T]] = []
+    turns = _Turns(context, questions, ask, make_reply, weigh)
+    if turns.go_on():
+        return turns.whole()
+    turns.pause()
+    return turns.answer
 
-    def go_on() -> bool:
-        room = PER_TURN
+
+class _Turns(Generic[Q, T]):
+    """A long list of questions on its way. Only the work that is out refers to it, so its answer leaves no cycle."""
+
+    def __init__(
+        self,
+        context: Context,
+        questions: Sequence[Q],
+        ask: Callable[[Q], T | TidelogError | Deferred[T]],
+        make_reply: Callable[[list[T | TidelogError]], Reply],
+        weigh: Callable[[Q], int],
+    ) -> None:
+        self.answer: Deferred[Reply] = Deferred()
+        self._context = context
+        self._questions = questions
+        self._ask = ask
+        self._make_reply = make_reply
+        self._weigh = weigh
+        self._parts: list[T | TidelogError | Deferred[T]] = []
+
+    def go_on(self) -> bool:
+        """Ask for one turn; return whether that was all."""
+        room, parts, questions = PER_TURN, self._parts, self._questions
         while room > 0 and len(parts) < len(questions):
             question = questions[len(parts)]
-            room -= weigh(question)
+            room -= self._weigh(question)
             try:
-                parts.append(ask(question))
+                parts.append(self._ask(question))
             except TidelogError as error:
                 parts.append(kept(error))
         return len(parts) == len(questions)
 
-    if go_on():
-        return when_all(parts, make_reply)
-    answer: Deferred[Reply] = Deferred()
+    def whole(self) -> Answer:
+        """Return the reply made of all parts."""
+        return when_all(self._parts, self._make_reply)
 
-    def again() -> None:
+    def pause(self) -> None:
+        """Let others run before the next turn."""
+        self._context.offload(_nothing, self._again)
+
+    def _again(self) -> None:
         try:
-            if go_on():
-                _follow(answer, when_all(parts, make_reply))
+            if self.go_on():
+                _follow(self.answer, self.whole())
                 return
         except Exception as bug:  # nobody else would answer
-            answer.fail(InternalError("expected an answer, found a bug in the broker; its log has more"))
+            self.answer.fail(InternalError("expected an answer, found a bug in the broker; its log has more"))
             raise bug
-        context.offload(_nothing, again)
-
-    context.offload(_nothing, again)
-    return answer
+        self.pause()
 
 
 def _follow(answer: Deferred[Reply], whole: Answer) -> None:

@@ -144,7 +144,7 @@ def cut_for_ever(broker: BrokerProcess, flavour: str, door: str, api: Api, repli
                 with pytest.raises(TidelogError) as raised:
                     await what.call(client, name, 0.4)
                 caught.append(raised.value)
-                assert rule.fired >= 1
+                rule.wait_fired()  # on a busy disk the answer that is cut comes after the timeout
 
         run(flavour, body)
         was_sent = api is what.sends[-1]
@@ -179,7 +179,7 @@ def test_what_was_answered_before_the_end_is_counted(broker: BrokerProcess, flav
                 rule = proxy.vanish(Api.PRODUCE, replies=True, after=5)  # a reset would lose what came before it too
                 with pytest.raises(OutcomeUnknownError) as raised:
                     await client.produce_many(name, many, timeout=1)
-                assert rule.fired >= 1
+                rule.wait_fired()
                 acknowledged = raised.value.details["acknowledged"]
                 stored = values(direct, name)
                 assert 0 < acknowledged <= len(stored)
