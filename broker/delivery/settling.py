@@ -15,6 +15,7 @@ from .moment import Moment
 from .offset_set import OffsetSet, below, packed_of, set_of_packed
 from .queue_state import QueueState
 from .releasing import Failure, Policies, Retrying, released
+from .remembered import Deed
 
 MAX_LEASED = 100_000
 """Messages of one lease (`Acquire.max_records`), so nothing settles more at once."""
@@ -30,10 +31,13 @@ class Settled:
     results: list[TidelogError | None] = field(default_factory=list["TidelogError | None"])
     causes: list[int | None] = field(default_factory=list["int | None"])
     """Of each event the item that it is of; None for a hand-over."""
+    repeats: dict[int, int] = field(default_factory=dict[int, int])
+    """Items that say again what the same request said before -> how many of the events come before them."""
 
     def fail_from(self, first: int, error: TidelogError) -> None:
-        """The events from one on were not recorded: their items are not done, or in part."""
-        for item in {*self.causes[first:]}:
+        """The events from one on were not recorded: their items are not done, or in part; nor is what repeats them."""
+        again = {item for item, events in self.repeats.items() if events > first}
+        for item in {*self.causes[first:]} | again:
             if item is not None and self.results[item] is None:
                 self.results[item] = error
 
@@ -65,6 +69,9 @@ class Settlement:
         self._number = number
         self._retrying = Retrying(policies, chance, now, keeps)
         self._taken: dict[int, OffsetSet] = {}
+        self._done: dict[Deed, OffsetSet] = {}
+        """What earlier items did, by which a repeat among them is known as one of an earlier request is."""
+        self._repeats: dict[int, int] = {}
         self._handed: dict[int, OffsetSet] = {}
         self._events: list[Event] = []
         self._results: list[TidelogError | None] = []
@@ -77,7 +84,8 @@ class Settlement:
         for lease, offsets in self._handed.items():
             if new := offsets - self._taken.get(lease, OffsetSet()):
                 events.append(Event(Kind.HANDED_OVER, self._group, self._generation, packed_of(new), lease=lease))
-        return Settled(events + self._events, self._results, [None] * len(events) + self._causes)
+        repeats = {item: len(events) + before for item, before in self._repeats.items()}
+        return Settled(events + self._events, self._results, [None] * len(events) + self._causes, repeats)
 
     def hand_over(self, report: LeaseRanges) -> None:
         """Note what was handed to the user's code; what the member does not hold is passed over.
@@ -118,6 +126,8 @@ class Settlement:
             return
         self._record(lease, item, offsets)
         self._taken[lease.id] = self._taken.get(lease.id, OffsetSet()) | offsets
+        deed = Deed(lease.id, item.what)
+        self._done[deed] = self._done.get(deed, OffsetSet()) | offsets
 
     def _held(self, lease_id: int) -> tuple[Lease | None, OffsetSet]:
         """Return a lease that this member may settle, and what the request has left of it yet."""
@@ -130,6 +140,10 @@ class Settlement:
     def _is_over(self, item: SettleItem, missing: OffsetSet) -> bool:
         """Whether what a lease does not hold any more was settled by this member in this way, or is gone."""
         done = self._state.remembered.done(self._member, item.lease, item.what)
+        just_done = self._done.get(Deed(item.lease, item.what))
+        if just_done is not None:
+            self._repeats[len(self._results)] = len(self._events)
+            done = just_done if done is None else done | just_done
         if not missing:
             return not item.ranges and done is not None
         missing = missing - below(missing, self._state.begin) - self._state.damaged

@@ -117,7 +117,7 @@ EVENTS = st.builds(
     time_us=NUMBERS,
     duration_us=NUMBERS,
     count=st.integers(0, (1 << 32) - 1),
-    flags=st.integers(0, 127).map(Flag),
+    flags=st.sets(st.sampled_from([*Flag])).map(lambda flags: Flag(sum(flags))),
     error=st.none() | st.builds(SettleError, st.text(), st.text(), st.text()),
 )
 

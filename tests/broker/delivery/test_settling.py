@@ -155,13 +155,44 @@ def test_what_the_lease_does_not_hold_refuses_the_item_whole():
 
 
 def test_items_of_one_request_see_what_the_earlier_ones_took():
-    """The same message settled twice in one request: the first holds, the second is refused."""
+    """The same message settled in two ways in one request: the first holds, the second is refused."""
     partition, lease = leased(2)
     results = partition.settle(
         item(Settling.ACCEPT, lease, [0]), item(Settling.REJECT, lease, [0]), item(Settling.ACCEPT, lease)
     )
     assert is_lost(results) == [False, True, False]
     assert len(partition.state().rejected) == 0
+
+
+def test_a_repeat_in_the_same_request_is_answered_and_done_once():
+    """The same outcome told twice in one request is OK both times, also in part, or of all that was left; it is
+    recorded once, and another outcome stays refused."""
+    partition, lease = leased(6)
+    results = partition.settle(
+        item(Settling.ACCEPT, lease, [0, 1]),
+        item(Settling.ACCEPT, lease, [0, 1]),
+        item(Settling.RELEASE, lease, [0]),
+        item(Settling.ACCEPT, lease, [1, 2]),
+        item(Settling.RELEASE, lease, [3], delay_us=0),
+        item(Settling.RELEASE, lease, [3], delay_us=0),
+        item(Settling.REJECT, lease),
+        item(Settling.REJECT, lease),
+        item(Settling.ACCEPT, lease),
+    )
+    assert is_lost(results) == [False, False, True, False, False, False, False, False, False]
+    state = partition.state()
+    assert (state.floor, [*state.ready], len(state.rejected), state.attempts(3)) == (3, [3], 2, 1)
+
+
+def test_what_repeats_a_part_that_was_not_recorded_is_not_done():
+    """An item that says again what was lost gets the error of what it repeats; what came before holds."""
+    partition, lease = leased(4)
+    one, two = item(Settling.ACCEPT, lease, [0]), item(Settling.ACCEPT, lease, [2])
+    settled = partition.decide(one, one, two, two, handed=[(lease, [3])])
+    assert (len(settled.events), settled.results) == (3, [None, None, None, None])
+    error = InvalidRequestError("expected room, found none")
+    settled.fail_from(2, error)
+    assert settled.results == [None, None, error, error]
 
 
 def test_a_repeat_is_answered_and_done_once():
