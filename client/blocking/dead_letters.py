@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from ...protocol.dead_letter_headers import MAX_REDRIVES
@@ -12,12 +13,13 @@ from ...protocol.messages import Purge, PurgeReply, Redrive, RedriveReply
 from ...protocol.offset_ranges import iter_ranges, pack_ranges
 from ...protocol.topic_name import MessageId
 from ..archived import Age
-from ..core.arguments import check_count, check_flag
+from ..core.arguments import check_count, check_flag, check_text
 from ..core.data import Data
 from ..core.deadline import Deadline
 from ..core.letter_filter import LetterFilter, letter_filter
 from ..core.times import DEFAULT, Timeout, to_seconds
 from ..dead_letter import AttemptHistory, DeadLetter, DeadLetterAttempt, Purged, Redriven, RefusedRedrive
+from ..headers import HeadersInput
 from ..message import Message
 from .letter_choice import chosen_letters, chosen_spans
 from .letter_reading import count_pending, find_letter_topics, read_attempts
@@ -29,6 +31,9 @@ PURGE_AT_ONCE = 10_000
 
 STEPS_A_SECOND = 10
 """Requests into which a redrive at a rate is cut."""
+
+WHICH = "orders, or the id orders.dlq/2@7"
+"""What dead letters can be named by."""
 
 MAX_REFUSED = 1_000
 """Refused ones that are told one by one."""
@@ -67,7 +72,7 @@ class DeadLetters:
         topic: str,
         *,
         key: Data = None,
-        headers: Mapping[str, Data] | None = None,
+        headers: HeadersInput | None = None,
         reason: str | None = None,
         error: str | None = None,
         group: str | None = None,
@@ -79,6 +84,7 @@ class DeadLetters:
         """Iterate over pending dead letters: those neither redriven nor purged, by topic, partition and offset, at most
         `limit`. They are read as it goes. Raises UnknownTopicError."""
         session = self._client.open_session()
+        check_text("topic", topic, WHICH)
         wanted = self._filter(session, key, headers, reason, error, group, start, end)
         most = None if limit is None else check_count("limit", limit, 1)
         return chosen_letters(session, topic, wanted, most, self._deadlines(timeout))
@@ -98,6 +104,7 @@ class DeadLetters:
         Raises NotFoundError, UnknownTopicError.
         """
         session = self._client.open_session()
+        check_text("letter_id", letter_id, "orders.dlq/2@7")
         wanted = MessageId.parse(letter_id, session.directory.namespace)
         letter = DeadLetter.of(self._client.get(letter_id, codec=None, timeout=timeout))
         if letter.original_id is not None:
@@ -115,11 +122,11 @@ class DeadLetters:
         Raises NotFoundError, UnknownTopicError, UnknownGroupError.
         """
         session = self._client.open_session()
-        found = self.get(letter, timeout=timeout) if isinstance(letter, str) else letter
+        found = letter if isinstance(letter, DeadLetter) else self.get(letter, timeout=timeout)
         if found.original_id is None or found.group is None:
             raise NotFoundError(f"expected a dead letter, found the message {found.id}, which nobody gave up on")
-        original = MessageId.parse(found.original_id)
-        reply = read_attempts(session, original, group or found.group, self._client.deadline(timeout))
+        original, by = MessageId.parse(found.original_id), found.group if group is None else group
+        reply = read_attempts(session, original, by, self._client.deadline(timeout))
         return AttemptHistory([DeadLetterAttempt.of(info) for info in reply.attempts], reply.is_complete)
 
     def redrive(
@@ -127,7 +134,7 @@ class DeadLetters:
         topic: str,
         *,
         key: Data = None,
-        headers: Mapping[str, Data] | None = None,
+        headers: HeadersInput | None = None,
         reason: str | None = None,
         error: str | None = None,
         group: str | None = None,
@@ -150,11 +157,13 @@ class DeadLetters:
         the call was cut off is done: called again, it goes on with the rest. Raises UnknownTopicError.
         """
         session = self._client.open_session()
+        check_text("topic", topic, WHICH)
         wanted = self._filter(session, key, headers, reason, error, group, start, end)
         most = None if limit is None else check_count("limit", limit, 1)
         most_redrives = check_count("max_redrives", max_redrives, 0, 1_000_000)
         is_new, is_trial = check_flag("as_new", as_new), check_flag("dry_run", dry_run)
         a_second = _rate(rate)
+        _check_progress(on_progress)
         at_once = REDRIVE_AT_ONCE if a_second is None else min(REDRIVE_AT_ONCE, max(1, int(a_second / STEPS_A_SECOND)))
         deadlines = self._deadlines(timeout)
         done, began = _Done(), session.time.now()
@@ -177,7 +186,7 @@ class DeadLetters:
         topic: str,
         *,
         key: Data = None,
-        headers: Mapping[str, Data] | None = None,
+        headers: HeadersInput | None = None,
         reason: str | None = None,
         error: str | None = None,
         group: str | None = None,
@@ -192,9 +201,11 @@ class DeadLetters:
         records stay in the dead-letter topic until retention removes them. `dry_run` only counts. Raises
         UnknownTopicError."""
         session = self._client.open_session()
+        check_text("topic", topic, WHICH)
         wanted = self._filter(session, key, headers, reason, error, group, start, end)
         most = None if limit is None else check_count("limit", limit, 1)
         is_trial = check_flag("dry_run", dry_run)
+        _check_progress(on_progress)
         deadlines = self._deadlines(timeout)
         matched = purged = passed = 0
         for place, spans in chosen_spans(session, topic, wanted, most, PURGE_AT_ONCE, deadlines):
@@ -221,7 +232,7 @@ class DeadLetters:
         self,
         session: Session,
         key: Data,
-        headers: Mapping[str, Data] | None,
+        headers: HeadersInput | None,
         reason: str | None,
         error: str | None,
         group: str | None,
@@ -274,6 +285,11 @@ def _rate(rate: float | None) -> float | None:
     found = to_seconds(rate)
     if found is None:
         raise TypeError(f"rate: expected how many a second, found {rate!r}")
-    if not found > 0:
-        raise ValueError(f"rate: expected more than 0 a second, found {rate!r}")
+    if not 0 < found < math.inf:
+        raise ValueError(f"rate: expected a finite number above 0, or None for no limit, found {rate!r}")
     return found
+
+
+def _check_progress(on_progress: object) -> None:
+    if on_progress is not None and not callable(on_progress):
+        raise TypeError(f"on_progress: expected a function that takes how many, found {on_progress!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -11,6 +10,7 @@ from ...protocol.group_name import full_group_name
 from ...protocol.topic_name import short_name
 from ..archived import Age
 from ..dead_letter import DeadLetter
+from ..headers import HeadersInput, pairs_of
 from .arguments import check_word
 from .data import Data, to_bytes
 from .times import duration_us, to_us
@@ -55,7 +55,7 @@ EVERYTHING = LetterFilter()
 def letter_filter(
     *,
     key: Data,
-    headers: Mapping[str, Data] | None,
+    headers: HeadersInput | None,
     reason: str | None,
     error: str | None,
     group: str | None,
@@ -70,7 +70,7 @@ def letter_filter(
         raise TypeError(f"error: expected text that an error contains, found {error!r}")
     return LetterFilter(
         to_bytes(key, "key"),
-        tuple((name, to_bytes(value, f"headers[{name!r}]")) for name, value in (headers or {}).items()),
+        () if headers is None else tuple(pairs_of(headers, "headers")),
         reason,
         error,
         None if group is None else short_name(full_group_name(group, namespace)),
