@@ -6,6 +6,7 @@ import os
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 WORKERS_MIN = 2
 """As below, on one core."""
@@ -16,16 +17,32 @@ WORKERS_PER_CORE = 1.5
 WORKERS_MAX = 4
 """More gain nothing: the files that take longest are what is waited for then."""
 
-TOGETHER = ("tests/spark",)
-"""Folders whose tests share what is dear to start: a Java machine each would cost more than a second worker gains."""
+TOGETHER = (
+    (
+        "tests/spark/test_batch_read.py",
+        "tests/spark/test_jobs_spark.py",
+        "tests/spark/test_killed_driver.py",
+        "tests/spark/test_stream_spark.py",
+    ),
+    ("tests/spark/test_bench.py", "tests/spark/test_sink_spark.py", "tests/spark/test_spark_page.py"),
+)
+"""Files that share a Spark session: a Java machine takes ten seconds to start and to warm up, so not one for each file,
+and not one for all, for then that is what a run waits for."""
 
 
 class ByFile(LoadScopeScheduling):
-    """Gives a worker a file at a time, as the tests of a file share brokers, and the folders of `TOGETHER` as one."""
+    """Gives a worker a file at a time, as the tests of a file share brokers, and first the files of `TOGETHER`."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return next((folder for folder in TOGETHER if file.startswith(f"{folder}/")), file)
+        return next((files[0] for files in TOGETHER if file in files), file)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        for files in TOGETHER:
+            if files[0] in self.workqueue:  # begun last, it would be what the other workers wait for
+                self.workqueue.move_to_end(files[0], last=False)
+                break
+        super()._assign_work_unit(node)
 
 
 def worker_count(config: pytest.Config) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import zlib
@@ -18,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.broker_process import BrokerProcess, broker_process
-from tests.spark import sink_driver
-from tests.spark.sink_driver import BATCH
 from tests.spark.test_batch_read import workers
 from tidelog import Client
 
@@ -342,35 +338,3 @@ def test_a_killed_worker_costs_no_row(spark: SparkSession, own_broker: BrokerPro
     assert killed
     assert max(found.values()) <= 2
     assert len({number // (ROWS // TASKS) for number, count in found.items() if count > 1}) <= 2
-
-
-def test_a_stream_that_is_killed_goes_on_and_repeats_one_batch_at_most(
-    spark: SparkSession, broker: BrokerProcess, client: Client, tmp_path: Path
-) -> None:
-    """kill -9 of a driver, its JVM and its workers while it copies a topic: started again from its checkpoint it loses
-    nothing, and what is there twice is of the batch that was running, whose ranges the checkpoint keeps."""
-    client.topics.create("source", partitions=2)
-    client.topics.create("copy", partitions=2)
-    for partition in (0, 1):
-        client.produce_many("source", [b"%d" % at for at in range(partition, ROWS, 2)], partition=partition)
-    command = [sys.executable, "-m", "tests.spark.sink_driver", broker.url, str(tmp_path / "checkpoint")]
-    with (tmp_path / "driver.log").open("wb") as log:
-        driver = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    deadline = time.monotonic() + 90
-    try:
-        while (
-            sum(partition.end_offset for partition in client.topics.describe("copy").partitions) < BATCH + BATCH // 10
-        ):
-            assert driver.poll() is None, (tmp_path / "driver.log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)  # the JVM and its Python processes are in its group
-        driver.wait()
-    committed = len([*(tmp_path / "checkpoint/commits").glob("[0-9]*")])
-    assert sink_driver.start(spark, broker.url, tmp_path / "checkpoint").awaitTermination(60)
-    found = stored(broker.url, "copy")
-    assert (len(found), hashed(iter(found))) == (ROWS, EXPECTED_HASH)
-    twice = {number for number, count in found.items() if count > 1}
-    assert set(found.values()) <= {1, 2}
-    assert twice <= set(range(committed * BATCH, (committed + 1) * BATCH))

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.helpers.broker_process import BrokerProcess, broker_process
-from tests.spark import stream_driver
 from tidelog import Client
 
 if TYPE_CHECKING:
@@ -140,39 +134,3 @@ def test_a_running_query_meets_a_new_partition_and_a_killed_broker(spark: SparkS
         finally:
             query.stop()
     assert sorted(sink.rows) == [*((0, at) for at in range(1000)), *((1, at) for at in range(510))]
-
-
-@pytest.mark.crash
-@pytest.mark.timeout(240)  # two drivers, on a machine that does other things too
-def test_a_driver_that_is_killed_loses_and_repeats_nothing(
-    spark: SparkSession, broker: BrokerProcess, client: Client, tmp_path: Path
-) -> None:
-    """200,000 rows, kill -9 of the driver and its JVM in the middle, and on from the same checkpoint: each row once."""
-    import pyarrow.parquet as pq
-
-    client.topics.create("spark-driver", partitions=2)
-    values = [b"%d" % at for at in range(200_000)]
-    for partition in (0, 1):
-        client.produce_many("spark-driver", values[partition::2], partition=partition)
-    command = [sys.executable, "-m", "tests.spark.stream_driver", broker.url, "spark-driver", str(tmp_path)]
-    with (tmp_path / "driver.log").open("wb") as log:
-        driver = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env={**os.environ})
-    out = tmp_path / "out"
-    deadline = time.monotonic() + 90
-    try:
-        while len([*out.glob("*/_SUCCESS")]) < 2:
-            assert driver.poll() is None, (tmp_path / "driver.log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    finally:
-        os.killpg(driver.pid, signal.SIGKILL)  # the JVM and its Python processes are in its group
-        driver.wait()
-    before = len([*out.glob("*/_SUCCESS")])
-    assert stream_driver.start(spark, broker.url, "spark-driver", tmp_path).awaitTermination(60)
-    assert 2 <= before < len([*out.glob("*/_SUCCESS")]) == 5
-    tables = [pq.read_table(folder) for folder in out.iterdir()]
-    rows = [row for table in tables for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
-    assert len(rows) == 200_000
-    rows.sort()
-    assert [row[:2] for row in rows] == [(partition, at) for partition in (0, 1) for at in range(100_000)]
-    assert zlib.crc32(b"".join(row[2] for row in rows)) == zlib.crc32(b"".join([*values[0::2], *values[1::2]]))
