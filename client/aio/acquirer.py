@@ -52,6 +52,7 @@ class Acquirer:
     def __init__(self, plan: QueuePlan, desk: QueueDesk, timeout: float | None) -> None:
         self.is_stopped = False
         self.listed = 1  # messages that whoever pulls would take at once
+        self.is_looking = False  # whether it only asks what there is
         self.finishing: Finishing | None = None  # of handlers beside whoever pulls: taking does not tell of them
         self._plan = plan
         self._desk = desk
@@ -76,8 +77,9 @@ class Acquirer:
     # -- pulling ---------------------------------------------------------------------------------------------------
 
     async def next_batch(self, until: float) -> Leased | None:
-        """Return the next leased messages; None at `until` or after `stop`. Raises what stops the group's reading."""
-        self.asking.is_pulling = True
+        """Return the next leased messages; None at `until`, after `stop`, or if whoever pulls is looking and is told
+        that there are none. Raises what stops the group's reading."""
+        self.asking.is_pulling, answers = True, self.asking.answers
         found: Leased | None = None
         try:
             has_lanes = len(self.asking.granted.priorities) > 1
@@ -90,7 +92,7 @@ class Acquirer:
                 if self._joining.is_outdated:
                     await self._refresh(until)
                 found = self.batch_at_hand()
-                if found is not None:
+                if found is not None or (self.is_looking and self.asking.answers > answers and self._damaged is None):
                     return found
                 if self._damaged is None and not await self._advance(until):
                     return None
@@ -222,7 +224,7 @@ class Acquirer:
         desk.pump()
         waiter = self._idle = Waiter()  # before it is looked for room, so that no answer that makes some is missed
         asked = self.asking.on_its_way() or self.asking.ask(
-            connection, self._prefetch, is_waited_for=True, listed=self.listed
+            connection, self._prefetch, is_waited_for=True, listed=self.listed, is_hasty=self.is_looking
         )
         wakes_at = desk.next_end()
         if asked is not None:

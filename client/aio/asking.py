@@ -56,6 +56,8 @@ class Asking:
         """Whether somebody waits for messages."""
         self.is_taking = False
         """Whether an answer is being taken in; under the lock."""
+        self.answers = 0
+        """How many came that say what there is."""
         self.backoff = Backoff()
         self._desk = desk
         self._joining = joining
@@ -156,6 +158,7 @@ class Asking:
         if not isinstance(answer, AcquireReply):
             return
         self.backoff.reset()
+        self.answers += 1
         taken = self._take(answer, reply.bulk)
         for problem in answer.errors:
             self._note(problem.topic_id, problem.partition, problem.error.error())

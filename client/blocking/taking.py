@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Generic, cast
 
-from ...protocol.errors import ClosedError, ConcurrentUseError, TidelogError
+from ...protocol.errors import ClosedError, ConcurrentUseError, TidelogError, TimedOutError
 from ..codec import Decoder
 from ..core.finishing import Finishing
 from ..core.granted import Leased
@@ -73,6 +73,14 @@ class Taking(Generic[AnyQueueMessage]):
                     self._background.start()
                 return hand.items
         return self._picked_up(self._pull(until, listed))
+
+    def items_there(self, until: float, listed: int) -> Iterator[AnyQueueMessage] | None:
+        """Return what there is to be handed out, or None once the broker has answered that there is nothing. Raises
+        TimedOutError when it has not by `until`, which is to be the first call."""
+        items = self._picked_up(self._pull(until, listed, is_looking=True))
+        if items is None and not self._is_stopped and self.now() >= until:
+            raise TimedOutError(f"expected an answer of the broker for group {self._plan.group} by now, found none")
+        return items
 
     def piece_until(self, until: float) -> Iterator[AnyQueueMessage] | None:
         """Return as much of that as may be handed out before the clock is looked at again."""
@@ -168,7 +176,7 @@ class Taking(Generic[AnyQueueMessage]):
             background.start()
             background.watch()
 
-    def _pull(self, until: float, listed: int = 1) -> QueueBatch[AnyQueueMessage] | None:
+    def _pull(self, until: float, listed: int = 1, *, is_looking: bool = False) -> QueueBatch[AnyQueueMessage] | None:
         turn = Turn()
         self._check()
         try:
@@ -178,7 +186,7 @@ class Taking(Generic[AnyQueueMessage]):
             if self._is_stopped:
                 return None
             acquirer.asking.is_pulling = True
-            acquirer.listed, acquirer.finishing = listed, self._finishing
+            acquirer.listed, acquirer.finishing, acquirer.is_looking = listed, self._finishing, is_looking
             background.step_aside()
             return self._batch_of(acquirer.next_batch(until))
         finally:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -193,6 +194,9 @@ def _acknowledge(
 def _received(queue: Queue[QueueMessage], run: QueueRun, out: StandardOutput) -> Iterator[list[QueueMessage]]:
     """Yield messages until the limit or a silence: TimedOutError if that was asked for."""
     left, silent_s, most_s = run.limit, 0.0, run.silence_s
+    if first := _there(queue, left):
+        left = None if left is None else left - len(first)
+        yield first
     while left is None or left > 0:
         wait_s = WATCH_S if most_s is None else min(WATCH_S, max(0.0, most_s - silent_s))
         messages = queue.receive(AT_ONCE if left is None else min(left, AT_ONCE), timeout=wait_s)
@@ -204,6 +208,13 @@ def _received(queue: Queue[QueueMessage], run: QueueRun, out: StandardOutput) ->
         silent_s += wait_s
         if _is_over(run, silent_s, out):
             return
+
+
+def _there(queue: Queue[QueueMessage], left: int | None) -> list[QueueMessage]:
+    """Return the first of what there is, once the broker has said so: joining takes its time, and is no silence."""
+    most = AT_ONCE if left is None else min(left, AT_ONCE)
+    items = queue.items_there(queue.now() + DEFAULT_TIMEOUT_S, most) if most else None
+    return [] if items is None else [*islice(items, most)]
 
 
 def _leave_leased(

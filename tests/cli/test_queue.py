@@ -7,11 +7,17 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.command_line import TIMEOUT_S, CommandLine
+from tests.helpers.proxy import Proxy
+
+from tidelog.protocol.api import Api
 
 pytestmark = pytest.mark.process
 
@@ -75,6 +81,21 @@ def test_from_says_where_a_new_group_begins(tidelog: CommandLine, topic: str) ->
     command = ("consume", topic, "--group", group, "--mode", "queue")
     assert tidelog.run(*command, "--from", "1").out == b"b\nc\n"
     assert tidelog.run(*command, "--from", "earliest", code=3).out == b""
+
+
+@pytest.mark.parametrize("api", [Api.JOIN_GROUP, Api.ACQUIRE], ids=lambda api: api.name)
+def test_a_silence_begins_when_the_broker_has_answered(
+    shared_broker: BrokerProcess, tidelog: CommandLine, topic: str, tmp_path: Path, api: Api
+) -> None:
+    """A join and a first answer that take longer than the second of silence are no silence: the messages come."""
+    tidelog.run("produce", topic, stdin=b"a\nb\n")
+    with Proxy("127.0.0.1", shared_broker.port) as proxy:
+        held = proxy.hold(api, replies=True)
+        late = threading.Timer(3.0, held.release)
+        late.start()
+        command = ("consume", topic, "--group", f"{topic}-late", "--mode", "queue")
+        assert CommandLine(proxy.url, tmp_path).run(*command).out == b"a\nb\n"
+        late.join()
 
 
 @pytest.mark.parametrize(
