@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...protocol.errors import UnknownTopicIdError
 from ..deferred import Deferred
 from ..delivery.events import Event, Kind
 from ..delivery.offset_set import OffsetSet, packed_of, set_of
@@ -48,6 +49,15 @@ class PendingLetters:
             return _range(start, end)
         free = state.ready | (state.moves.offsets - self._being_sent(partition))
         return (free & _range(start, end)) | _range(max(start, state.frontier), end)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether their topic was deleted."""
+        try:
+            self._find()
+        except UnknownTopicIdError:
+            return True
+        return False
 
     def intend(self, offsets: OffsetSet, intent: int) -> Deferred[None]:
         """Record that the messages of these are about to be made available again; resolves when that is synced. Raises

@@ -29,10 +29,19 @@ from .pending import PendingLetters
 from .synced import synced
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Which dead letters were published anew, and durably; `why` the others were not, None where they were not pending
+    any more."""
+
+    letters: OffsetSet
+    why: TidelogError | None = None
+
+
 class Anew(Protocol):
     """Publishes dead letters to where they came from, by the rule for moving."""
 
-    def __call__(self, source: Partition, letters: OffsetSet, target: Partition) -> Deferred[OffsetSet]:
+    def __call__(self, source: Partition, letters: OffsetSet, target: Partition) -> Deferred[Sent]:
         """Move pending ones; resolves with those of which the copy is durable and that are pending no more."""
         ...
 
@@ -73,7 +82,11 @@ def redrive_in_place(plan: Plan, pending: PendingLetters, intent: int, done: Red
         else:
             back |= place.letters
     if back:
-        yield pending.resolve(back)
+        try:
+            yield pending.resolve(back)
+        except TidelogError:
+            if not pending.is_gone:  # else nothing of them is pending any more
+                raise
         done.in_place |= back
 
 
@@ -108,9 +121,13 @@ def redrive_as_new(
 ) -> Flow[None]:
     """Publish dead letters to where they came from, which `find` returns."""
     try:
-        moved = yield from awaited(anew(source, letters, find()))
+        sent = yield from awaited(anew(source, letters, find()))
     except TidelogError as error:
         done.refused.append((letters, kept(error)))
-    else:
-        done.as_new |= moved
-        done.passed |= letters - moved
+        return
+    done.as_new |= sent.letters
+    left = letters - sent.letters
+    if sent.why is None:
+        done.passed |= left
+    elif left:
+        done.refused.append((left, sent.why))

@@ -4,7 +4,7 @@
                 '- blocked: what was not announced yet is given up, and pending as before; the rest goes on by itself
 
 A start goes on with what was announced before. Where the topic that letters were to go to was deleted meanwhile nothing
-goes on: they are pending again.
+goes on: they are pending again. Whatever ends it, what has been published by then is told.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from ...protocol.errors import TidelogError, UnknownTopicIdError
 from ..deferred import Deferred, failed
 from ..delivery.offset_set import OffsetSet
 from ..delivery.pending_letters import PENDING_GROUP
+from ..errors import kept
 from ..moving.mover import Mover
+from ..moving.steps import durable
 from ..partition import Partition
 from ..queues.partition_delivery import PartitionDelivery
 from ..queues.surroundings import Surroundings
@@ -25,6 +27,7 @@ from ..storage.layout import place_of
 from ..topic import Topic
 from ..topics import Topics
 from .anew_source import AnewSource
+from .redrive import Sent
 
 Place = tuple[int, int]
 """Topic id and partition."""
@@ -36,18 +39,27 @@ class _Waiting:
 
     letters: OffsetSet
     moved: OffsetSet
-    answer: Deferred[OffsetSet]
+    answer: Deferred[Sent]
 
 
 class _Sending:
     """The letters of one partition that go to one other."""
 
-    def __init__(self, around: Surroundings, source: Partition, target_log: int, find: Callable[[], Partition]) -> None:
+    def __init__(
+        self,
+        around: Surroundings,
+        source: Partition,
+        target_log: int,
+        find: Callable[[], Partition],
+        is_gone: Callable[[], bool],
+    ) -> None:
+        """`find` returns the partition that they go to; `is_gone` says whether the topic they lie in was deleted."""
+        self._commit, self._find, self._is_gone = around.services.commit, find, is_gone
         self.source = AnewSource(source, target_log, find, around.next_lease, self._done, self._blocked)
         self.mover = Mover(around.services, around.waits, self.source, around.pins)
         self._waiting: list[_Waiting] = []
 
-    def send(self, letters: OffsetSet) -> Deferred[OffsetSet]:
+    def send(self, letters: OffsetSet) -> Deferred[Sent]:
         """Send pending letters; resolves with those that were sent, once that is synced."""
         problem = self.source.problem()
         if problem is not None:
@@ -68,11 +80,19 @@ class _Sending:
         self.mover.restart()
 
     def close(self, error: TidelogError) -> None:
-        """Send nothing any more."""
+        """Send nothing any more: the topic of one of the two partitions is gone."""
+        unrecorded = self.mover.unrecorded
         self.mover.close()
+        try:
+            target = self._find()
+        except TidelogError:  # what was published is gone too; what of that is on record is pending no more
+            self._give_up(error)
+            return
+        for one in self._waiting:
+            one.moved |= unrecorded & one.letters
         waiting, self._waiting = self._waiting, []
         for one in waiting:
-            one.answer.fail(error)
+            durable(self._commit, target.log).on_done(partial(_answer_durable, one, error))
 
     def _done(self, offsets: OffsetSet) -> None:
         for one in self._waiting:
@@ -80,7 +100,7 @@ class _Sending:
         over = [one for one in self._waiting if one.letters.isdisjoint(self.source.wanted)]
         self._waiting = [one for one in self._waiting if one not in over]
         for one in over:
-            self.source.when_synced(partial(_answer, one))
+            self.source.when_synced(partial(self._answer, one, None))
 
     def _blocked(self, error: TidelogError) -> None:
         """Give up what was not announced; who waits hears of it, whatever becomes of the rest."""
@@ -89,8 +109,22 @@ class _Sending:
             for intent in self.source.intents():
                 announced |= intent.offsets
         self.source.wanted = self.source.wanted & announced
+        self._give_up(error)
+
+    def _give_up(self, error: TidelogError) -> None:
+        """Tell whoever waits what was published, and why the rest was not."""
         waiting, self._waiting = self._waiting, []
         for one in waiting:
+            if one.moved and self.source.problem() is None:
+                self.source.when_synced(partial(self._answer, one, error))
+            else:
+                one.answer.fail(error)
+
+    def _answer(self, one: _Waiting, why: TidelogError | None, error: TidelogError | None) -> None:
+        """What was published is durable; whether that is on record matters as long as there is a record."""
+        if error is None or self._is_gone():
+            one.answer.resolve(Sent(one.moved, None if why is None else kept(why)))
+        else:
             one.answer.fail(error)
 
 
@@ -106,7 +140,7 @@ class SendingAnew:
     def __repr__(self) -> str:
         return f"<SendingAnew {len(self._sendings)} ways>"
 
-    def __call__(self, source: Partition, letters: OffsetSet, target: Partition) -> Deferred[OffsetSet]:
+    def __call__(self, source: Partition, letters: OffsetSet, target: Partition) -> Deferred[Sent]:
         """Send pending letters of a partition whose delivery log is open; resolves with those that were sent."""
         return self._way(source, target.log.log_id).send(letters)
 
@@ -128,7 +162,7 @@ class SendingAnew:
         """Go on with what a delivery log says that was opened, opened anew, or fenced."""
         place, announced = (partition.topic_id, partition.index), _announced(delivery)
         known = {target_log for where, target_log in self._sendings if where == place}
-        for target_log in known | {one for one in announced if self._is_there(one)}:
+        for target_log in known | {one for one in announced if not self._is_gone(place_of(one)[0])}:
             self._way(partition, target_log).restart(announced.get(target_log, OffsetSet()))
 
     def _way(self, source: Partition, target_log: int) -> _Sending:
@@ -136,16 +170,17 @@ class SendingAnew:
         found = self._sendings.get(key)
         if found is None:
             find = partial(self._topics.partition, *place_of(target_log))
-            found = self._sendings[key] = _Sending(self._around, source, target_log, find)
+            is_gone = partial(self._is_gone, source.topic_id)
+            found = self._sendings[key] = _Sending(self._around, source, target_log, find, is_gone)
         return found
 
-    def _is_there(self, log_id: int) -> bool:
-        """Whether the topic of a log is there; a partition of it that is offline may come back."""
+    def _is_gone(self, topic_id: int) -> bool:
+        """Whether a topic was deleted; a partition of it that is offline may come back."""
         try:
-            self._topics.by_id(place_of(log_id)[0])
+            self._topics.by_id(topic_id)
         except UnknownTopicIdError:
-            return False
-        return True
+            return True
+        return False
 
     def _topic_gone(self, topic: Topic) -> None:
         """Send nothing from or to a topic that was deleted."""
@@ -165,8 +200,8 @@ def _announced(delivery: PartitionDelivery) -> dict[int, OffsetSet]:
     return found
 
 
-def _answer(waiting: _Waiting, error: TidelogError | None) -> None:
-    if error is None:
-        waiting.answer.resolve(waiting.moved)
+def _answer_durable(waiting: _Waiting, why: TidelogError, done: Deferred[None]) -> None:
+    if done.error is None:
+        waiting.answer.resolve(Sent(waiting.moved, kept(why)))
     else:
-        waiting.answer.fail(error)
+        waiting.answer.fail(done.error)

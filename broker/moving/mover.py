@@ -51,6 +51,8 @@ class Mover:
         self._soon: Timer | None = None
         """What begins one after a restart, on the loop: a broker that opens its logs does so in a thread."""
         self._is_moving = self._is_over = False
+        self.unrecorded = OffsetSet()
+        """Those whose copies are in the target, which is not on record yet."""
 
     def __repr__(self) -> str:
         state = "moving" if self._is_moving else "blocked" if self.problem else "idle"
@@ -107,7 +109,7 @@ class Mover:
             self._services.timers.cancel(self._soon)
             self._soon = None
         self._is_moving = False
-        self._pieces.in_hand = OffsetSet()
+        self.unrecorded = self._pieces.in_hand = OffsetSet()
         self._blockade.stop()
 
     # -- one flow after the other ----------------------------------------------------------------------------------
@@ -127,7 +129,8 @@ class Mover:
                 error = failure
 
     def _ended(self, done: Deferred[None]) -> None:
-        self._is_moving, self._step, self._pieces.in_hand = False, None, OffsetSet()
+        self._is_moving, self._step = False, None
+        self.unrecorded = self._pieces.in_hand = OffsetSet()
         if self._is_over:
             return
         if done.error is None:
@@ -209,6 +212,7 @@ class Mover:
         yield room(self._services.commit, len(data))
         log, target_log = target.log, target.log.log_id
         bases = target.append_copies(data, [one.header for one in batches])
+        self.unrecorded = self._pieces.in_hand
         self._clean.discard(intent)
         self._held.hold(intent, target_log, bases[0])
         yield durable(self._services.commit, log)
@@ -216,6 +220,7 @@ class Mover:
             raise UnknownTopicIdError("expected the topic that copies go to, found that it was deleted meanwhile")
         copied = [Copied(one.offsets, base) for one, base in zip(batches, bases, strict=True)]
         self._record(intent, target_log, copied)
+        self.unrecorded = OffsetSet()
         self._clean.add(intent)
         self._held.let_go(intent)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from ...protocol.dead_letter_headers import MAX_REDRIVES
-from ...protocol.errors import NotFoundError
+from ...protocol.errors import NotFoundError, TidelogError, UnknownTopicIdError
 from ...protocol.messages import Purge, PurgeReply, Redrive, RedriveReply
 from ...protocol.offset_ranges import iter_ranges, pack_ranges
 from ...protocol.topic_name import MessageId
@@ -173,9 +173,14 @@ class DeadLetters:
                 if a_second is not None and done.matched:
                     session.time.Bell().wait(began + done.matched / a_second)
                 request = Redrive(place.entry.id, place.partition, pack_ranges(spans), is_new, most_redrives)
-                reply = (session.link.call(request, deadlines())).message
-                assert isinstance(reply, RedriveReply)
-                done.take(reply, MessageId(place.entry.name, place.entry.count, place.partition, 0))
+                where = MessageId(place.entry.name, place.entry.count, place.partition, 0)
+                try:
+                    reply = (session.link.call(request, deadlines())).message
+                except UnknownTopicIdError as error:  # deleted meanwhile: what was done is to be told
+                    done.refuse(request.ranges, error, where)
+                else:
+                    assert isinstance(reply, RedriveReply)
+                    done.take(reply, where)
             done.matched += count
             if on_progress is not None:
                 on_progress(count)
@@ -265,11 +270,14 @@ class _Done:
         self._as_new += _count(reply.as_new)
         self._passed += _count(reply.passed)
         for refusal in reply.refused:
-            self._refused_count += _count(refusal.ranges)
-            for start, end in iter_ranges(refusal.ranges):
-                for offset in range(start, min(end, start + MAX_REFUSED - len(self._refused))):
-                    letter = MessageId(place.topic, place.count, place.partition, offset)
-                    self._refused.append(RefusedRedrive(str(letter), refusal.error.error()))
+            self.refuse(refusal.ranges, refusal.error.error(), place)
+
+    def refuse(self, ranges: bytes, error: TidelogError, place: MessageId) -> None:
+        self._refused_count += _count(ranges)
+        for start, end in iter_ranges(ranges):
+            for offset in range(start, min(end, start + MAX_REFUSED - len(self._refused))):
+                letter = MessageId(place.topic, place.count, place.partition, offset)
+                self._refused.append(RefusedRedrive(str(letter), error))
 
     def redriven(self) -> Redriven:
         return Redriven(self.matched, self._in_place, self._as_new, self._passed, self._refused, self._refused_count)

@@ -146,7 +146,7 @@ def redriven_fields(done: Redriven) -> dict[str, object]:
 def redriven_text(done: Redriven, *, is_trial: bool) -> str:
     """Return the same in one line."""
     if is_trial:
-        return f"would redrive {_letters(done.matched)}"
+        return f"would redrive {counted_letters(done.matched)}"
     parts = [f"{done.in_place} in place"] if done.in_place else []
     if done.as_new:
         parts.append(f"{done.as_new} as new for all groups")
@@ -154,16 +154,17 @@ def redriven_text(done: Redriven, *, is_trial: bool) -> str:
         parts.append(f"{done.passed} passed over (redriven or purged by somebody else)")
     if done.refused_count:
         parts.append(f"{done.refused_count} refused")
-    return f"redrove {_letters(done.in_place + done.as_new)}: {', '.join(parts) or 'none'}"
+    return f"redrove {counted_letters(done.in_place + done.as_new)}: {', '.join(parts) or 'none'}"
 
 
 def purged_text(done: Purged, *, is_trial: bool) -> str:
     """Return what a purge did in one line."""
     if is_trial:
-        return f"would purge {_letters(done.matched)}"
+        return f"would purge {counted_letters(done.matched)}"
     passed = f", {done.passed} passed over (redriven or purged by somebody else)" if done.passed else ""
-    return f"purged {_letters(done.purged)}{passed}"
+    return f"purged {counted_letters(done.purged)}{passed}"
 
 
-def _letters(count: int) -> str:
+def counted_letters(count: int) -> str:
+    """Return how many dead letters, in words."""
     return f"{count} dead letter{'' if count == 1 else 's'}"

@@ -18,6 +18,7 @@ from ...protocol.errors import (
     LogFencedError,
     NotFoundError,
     StorageError,
+    TidelogError,
     TimedOutError,
     UnknownGroupError,
 )
@@ -28,6 +29,7 @@ from .confirm import confirm
 from .dead_letter_filters import Filters, read_conditions
 from .dead_letter_rendering import (
     LIST_HEADS,
+    counted_letters,
     letter_fields,
     letter_row,
     purged_text,
@@ -195,7 +197,7 @@ def _test_of(client: Client, letter: DeadLetter, history: AttemptHistory | None)
 
 @contextmanager
 def _counted(what: str) -> Generator[Advance]:
-    """Show progress, and where Ctrl-C cuts it off say how far it came: done is done."""
+    """Show progress, and where Ctrl-C or an error cuts it off say how far it came: done is done."""
     total = 0
 
     with progress(what, None) as advance:
@@ -207,9 +209,9 @@ def _counted(what: str) -> Generator[Advance]:
 
         try:
             yield count
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, TidelogError):
             if total:
-                say(f"tidelog: stopped after {total} dead letters; the same command goes on with the rest")
+                say(f"tidelog: stopped after {counted_letters(total)}; the same command goes on with the rest")
             raise
 
 

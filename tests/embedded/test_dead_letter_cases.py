@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidelog import Client, InvalidRequestError
+from tidelog import Client, InvalidRequestError, QueueMessage
 from tidelog.testing import Broker
 
 NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
@@ -44,6 +44,27 @@ def size_of(client: Client, letter_id: str) -> int:
     message = client.get(letter_id)
     headers = sum(len(name.encode()) + len(value or b"") for name, value in message.headers.items())
     return len(message.key or b"") + len(message.value or b"") + headers
+
+
+@pytest.mark.parametrize("as_new", [False, True])
+def test_what_was_done_before_their_topic_was_deleted_is_told(broker: Broker, client: Client, as_new: bool) -> None:
+    """Of three the first is back; the others are gone with their topic, and told one by one."""
+    client.produce_many("orders", [b"a", b"b", b"c"])
+    give_up(broker, client, count=3)
+    told: list[int] = []
+
+    def delete(count: int) -> None:
+        if not told:
+            client.topics.delete("orders.dlq")
+        told.append(count)
+
+    done = client.dead_letters.redrive("orders", as_new=as_new, rate=10, on_progress=delete)
+    assert (done.matched, done.as_new if as_new else done.in_place, done.refused_count) == (3, 1, 2)
+    assert [(one.id, one.error.code) for one in done.refused] == [
+        ("orders.dlq/0@1", "UNKNOWN_TOPIC_ID"),
+        ("orders.dlq/0@2", "UNKNOWN_TOPIC_ID"),
+    ]
+    assert told == [1, 1, 1]
 
 
 # -- case 11 -------------------------------------------------------------------------------------------------------
@@ -208,7 +229,7 @@ def test_a_redrive_is_never_taken_for_a_repeat(broker: Broker, client: Client) -
     assert client.dead_letters.redrive("orders", group="h", as_new=True).as_new == 1
     for group, count in (("g", 2), ("h", 1)):
         with client.queue("orders", group) as queue:
-            found = []
+            found = list[QueueMessage]()
             while more := queue.receive(10, timeout=1):
                 found += more
                 for message in more:
