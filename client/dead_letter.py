@@ -119,7 +119,8 @@ class DeadLetterAttempt(msgspec.Struct, frozen=True):
 
 class AttemptHistory(msgspec.Struct, frozen=True):
     """Every attempt at a message in one group, in order of time, and what happened in between: a sequence of
-    DeadLetterAttempt. `is_complete` unless what is older is not retained any more (`trace.retention`)."""
+    DeadLetterAttempt. `is_complete` unless some is not retained any more (`trace.retention`), cannot be read,
+    or lies among too much of other messages."""
 
     attempts: list[DeadLetterAttempt]
     is_complete: bool = True

@@ -99,8 +99,9 @@ class DeadLetterDesk:
         if not group.reads(request.topic_id):
             raise InvalidRequestError(f"expected a topic that group {short_name(group.name)} reads, found another")
         check_exists(partition, request.offset)
-        generation = group.begin(request.topic_id, request.partition).generation
-        return start_flow(read_attempts(self._services, partition, group.id, generation, request.offset))
+        begin = group.begin(request.topic_id, request.partition)
+        reading = read_attempts(self._services, partition, group.id, begin, request.offset, request.since_us)
+        return start_flow(reading)
 
     def _pending(self, topic_id: int, index: int) -> PendingLetters:
         self._topics.partition(topic_id, index)

@@ -3,8 +3,9 @@
 ACQUIRED .. HANDED_OVER .. how the lease ended          one attempt
 MOVED, REDRIVEN, RESOLVED                               an entry each; attempts are counted anew after REDRIVEN
 
-A message that is settled has a last event, after which nothing has to be read: it was acknowledged, dropped, resolved,
-or its copy was made as often as it was given up.
+A message that is settled, leased or being copied has a last event, after which nothing has to be read: it was
+acknowledged, dropped, resolved, damaged; given up, or copied, as often as it was brought back and once more; or taken
+into the lease that it is in.
 """
 
 from __future__ import annotations
@@ -39,12 +40,25 @@ class _Hold:
 class MessageHistory:
     """The history of one message, event by event."""
 
-    def __init__(self, offset: int, *, is_settled: bool = False, redrives: int | None = None) -> None:
-        """`is_settled` whether nobody is given it any more, by what is known now; of one that is dead-lettered
-        `redrives` is how often it came back before."""
+    def __init__(
+        self,
+        offset: int,
+        *,
+        is_settled: bool = False,
+        redrives: int | None = None,
+        is_copied: bool = True,
+        lease: int | None = None,
+        is_handed: bool = False,
+    ) -> None:
+        """By what is known now: `is_settled` whether nobody is given it any more; of one that was given up `redrives`
+        is how often it came back before, and `is_copied` whether it is on record that its copy was made; `lease` is
+        the one that it is in, `is_handed` whether it was handed over in it."""
         self._offset = offset
         self._is_settled = is_settled
         self._redrives = redrives
+        self._is_copied = is_copied
+        self._lease = lease
+        self._is_handed = is_handed
         self._redriven = 0
         self._is_back = False
         """Redriven, and not given up since."""
@@ -53,6 +67,11 @@ class MessageHistory:
         self._entries: list[AttemptInfo] = []
         self._hold: _Hold | None = None
         self._counted = 0
+        self._is_cut = False
+
+    def cut(self) -> None:
+        """Note that what comes next is not what came next: the lease that it is in may have begun in between."""
+        self._hold, self._is_cut = None, True
 
     def entries(self) -> list[AttemptInfo]:
         """Return what is known, in order of time; a lease that still runs comes last."""
@@ -69,12 +88,18 @@ class MessageHistory:
         match event.kind:
             case Kind.ACQUIRED:
                 self._hold = _Hold(event.lease, event.member, time_us)
+                self.is_over = event.lease == self._lease and (not self._is_handed or Flag.COUNTED in event.flags)
             case Kind.HANDED_OVER:
+                if hold is None and self._is_cut:
+                    hold = self._hold = _Hold(event.lease, 0, time_us)
                 if hold is not None and hold.lease == event.lease:
                     hold.began_us = time_us
+                    self.is_over = event.lease == self._lease
+            case Kind.DAMAGED:
+                self.is_over = self._is_settled
             case Kind.MOVED | Kind.REDRIVEN | Kind.RESOLVED:
                 self._without_a_lease(event.kind, time_us)
-            case Kind.MOVING | Kind.RENEWED | Kind.DAMAGED:
+            case Kind.MOVING | Kind.RENEWED:
                 pass
             case _:
                 if hold is not None and hold.lease == event.lease:
@@ -99,7 +124,8 @@ class MessageHistory:
         if event.kind is Kind.REJECTED:
             self._is_back = False
         is_last = event.kind is Kind.ACCEPTED or (event.kind is Kind.REJECTED and Flag.KEPT not in event.flags)
-        self.is_over = self._is_settled and is_last
+        is_given_up = event.kind is Kind.REJECTED and not self._is_copied and self._redriven == self._redrives
+        self.is_over = (self._is_settled and is_last) or is_given_up
         counts = outcome not in (RETURNED, SUSPECTED)
         self._counted += counts
         delay_us = event.duration_us if event.kind is Kind.RELEASED else 0

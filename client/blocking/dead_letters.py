@@ -17,7 +17,7 @@ from ..core.arguments import check_count, check_flag, check_text
 from ..core.data import Data
 from ..core.deadline import Deadline
 from ..core.letter_filter import LetterFilter, letter_filter
-from ..core.times import DEFAULT, Timeout, to_seconds
+from ..core.times import DEFAULT, Timeout, to_seconds, to_us
 from ..dead_letter import AttemptHistory, DeadLetter, DeadLetterAttempt, Purged, Redriven, RefusedRedrive
 from ..headers import HeadersInput
 from ..message import Message
@@ -117,7 +117,8 @@ class DeadLetters:
         self, letter: DeadLetter | str, *, group: str | None = None, timeout: Timeout = DEFAULT
     ) -> AttemptHistory:
         """Return every attempt at the message of a dead letter in the group that gave up on it, in order of time, and
-        what happened in between, as far as it is retained (`trace.retention`). `group` names another one.
+        what happened in between, as far as it is retained (`trace.retention`) and does not lie among too much of other
+        messages: then it is not `is_complete`. `group` names another one.
 
         Raises NotFoundError, UnknownTopicError, UnknownGroupError.
         """
@@ -126,7 +127,9 @@ class DeadLetters:
         if found.original_id is None or found.group is None:
             raise NotFoundError(f"expected a dead letter, found the message {found.id}, which nobody gave up on")
         original, by = MessageId.parse(found.original_id), found.group if group is None else group
-        reply = read_attempts(session, original, by, self._client.deadline(timeout))
+        began = found.first_delivered if by == found.group else None
+        since_us = 0 if began is None else to_us(began)
+        reply = read_attempts(session, original, by, since_us, self._client.deadline(timeout))
         return AttemptHistory([DeadLetterAttempt.of(info) for info in reply.attempts], reply.is_complete)
 
     def redrive(
@@ -176,8 +179,8 @@ class DeadLetters:
                 where = MessageId(place.entry.name, place.entry.count, place.partition, 0)
                 try:
                     reply = (session.link.call(request, deadlines())).message
-                except UnknownTopicIdError as error:  # deleted meanwhile: what was done is to be told
-                    done.refuse(request.ranges, error, where)
+                except UnknownTopicIdError as gone:  # deleted meanwhile: what was done is to be told
+                    done.refuse(request.ranges, gone, where)
                 else:
                     assert isinstance(reply, RedriveReply)
                     done.take(reply, where)

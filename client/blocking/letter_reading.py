@@ -184,14 +184,17 @@ def _holds(spans: Spans, starts: list[int], offset: int) -> bool:
     return _next_in(spans, starts, offset) == offset
 
 
-def read_attempts(session: Session, original: MessageId, group: str, deadline: Deadline) -> MessageAttemptsReply:
-    """Return what became of a message in a group. Raises NotFoundError where its topic was made again since."""
+def read_attempts(
+    session: Session, original: MessageId, group: str, since_us: int, deadline: Deadline
+) -> MessageAttemptsReply:
+    """Return what became of a message in a group, tried first at `since_us` where that is known. Raises NotFoundError
+    where its topic was made again since."""
     known = _entries(session, [original.topic], deadline)
     topic = known[original.topic]
     if topic.count != original.count:
         raise NotFoundError(f"expected a message of {topic.shown} as it is now, found the id {original}")
     full_group = full_group_name(group, session.directory.namespace)
-    request = MessageAttempts(full_group, topic.id, original.partition, original.offset)
+    request = MessageAttempts(full_group, topic.id, original.partition, original.offset, since_us)
     reply = (session.link.call(request, deadline)).message
     assert isinstance(reply, MessageAttemptsReply)
     return reply

@@ -124,7 +124,7 @@ def show_tables(out: StandardOutput, letter: DeadLetter, history: AttemptHistory
     ]
     out.table(["ATTEMPT", "OUTCOME", "BEGAN", "ENDED", "RETRY AFTER", "ERROR"], rows)
     if not history.is_complete:
-        out.text("(what was before is not retained any more)")
+        out.text("(not all: some is not retained any more, or lies among too much of other messages)")
 
 
 def _shown(data: bytes | None) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from .base import ErrorInfo, Message, Name, Offset, PartitionIndex, TopicId
+from .base import ErrorInfo, Message, Name, Offset, PartitionIndex, TimeUs, TopicId
 from .queue import SettleError
 
 MAX_REDRIVES_LIMIT = 1_000_000
@@ -87,12 +87,17 @@ class PurgeReply(Message):
 
 
 class MessageAttempts(Message):
-    """Asks for every attempt at one message in one queue group, as far as what became of messages is retained."""
+    """Asks for every attempt at one message in one queue group, as far as what became of messages is retained.
+
+    `since_us` is when it was tried first, as far as the caller knows (a dead letter says so; 0: not known). Where
+    reading on from its beginning takes too long, it goes on there.
+    """
 
     group: Name
     topic_id: TopicId
     partition: PartitionIndex
     offset: Offset
+    since_us: TimeUs = 0
 
 
 class AttemptInfo(Message):
@@ -115,7 +120,7 @@ class AttemptInfo(Message):
 
 
 class MessageAttemptsReply(Message):
-    """In order of time; `is_complete` unless what is older than this was removed or cannot be read."""
+    """In order of time; `is_complete` unless some was removed, cannot be read, or lies among too much of others."""
 
     attempts: list[AttemptInfo]
     is_complete: bool = True

@@ -116,3 +116,37 @@ def test_a_message_that_goes_round_is_cut_to_its_last_attempts() -> None:
     """A history is as long as a reply can be, and ends with the last."""
     entries = history(*[event(Kind.ACQUIRED), event(Kind.RELEASED)] * (MAX_ENTRIES + 5))
     assert (len(entries), entries[-1].number) == (MAX_ENTRIES, MAX_ENTRIES + 5)
+
+
+def test_a_message_in_a_lease_has_a_last_event() -> None:
+    """It was taken into that lease, or handed over in it if it was; one whose copy is being made was given up."""
+    acquired, handed = event(Kind.ACQUIRED, 2), event(Kind.HANDED_OVER, 2)
+    counted, rejected = event(Kind.ACQUIRED, 2, flags=Flag.COUNTED), event(Kind.REJECTED, 2, flags=Flag.KEPT)
+    before = [event(Kind.ACQUIRED), event(Kind.HANDED_OVER), event(Kind.RELEASED)]
+    again = [acquired, rejected, event(Kind.REDRIVEN), acquired, rejected]
+    cases: list[tuple[MessageHistory, list[Event]]] = [
+        (MessageHistory(5, lease=2), [*before, acquired]),
+        (MessageHistory(5, lease=2, is_handed=True), [*before, acquired, handed]),
+        (MessageHistory(5, lease=2, is_handed=True), [*before, counted]),
+        (MessageHistory(5, redrives=0, is_copied=False), [*before, acquired, rejected]),
+        (MessageHistory(5, redrives=1, is_copied=False), again),
+        (MessageHistory(5, is_settled=True), [event(Kind.DAMAGED)]),
+    ]
+    for found, events in cases:
+        said: list[bool] = []
+        for at, one in enumerate(events):
+            found.note(one, 1_000 + at)
+            said.append(found.is_over)
+        assert said == [False] * (len(events) - 1) + [True]
+
+
+def test_behind_a_cut_an_attempt_begins_with_its_hand_over() -> None:
+    """Who had it is not known; the others are told as they were."""
+    found = MessageHistory(5)
+    found.cut()
+    for at, one in enumerate((event(Kind.HANDED_OVER, 7), event(Kind.RELEASED, 7, error=BOOM), event(Kind.ACQUIRED))):
+        found.note(one, 1_000 + at)
+    assert found.entries() == [
+        AttemptInfo("failed", 1, 1_000, 1_001, 0, 0, BOOM),
+        AttemptInfo("leased", 0, 1_002, 0, MEMBER),
+    ]

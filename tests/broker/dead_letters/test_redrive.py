@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tests.helpers.broker_core import SECOND, Core
 from tests.helpers.giving_up import BOOM, GivingUp, letter_settings
 from tests.helpers.redriving import Redriving, offsets_in
 
-from tidelog.broker.dead_letters import attempts
-from tidelog.broker.dead_letters.log_reading import read_piece
 from tidelog.protocol.batch import Codec, encode_batch
 from tidelog.protocol.errors import InvalidBatchError, InvalidRequestError, UnknownTopicIdError
 from tidelog.protocol.messages import (
@@ -273,30 +269,6 @@ def test_pending_ones_are_listed_in_pages(redriving: Redriving) -> None:
     assert (offsets_in(page.ranges), page.pending, page.next_offset) == ([0, 2, 3], 6, 4)
     page = redriving.desk.pending(DeadLetters(redriving.topic_id, 0, 4, 3))
     assert (offsets_in(page.ranges), page.pending, page.next_offset) == ([5, 6, 7], 6, None)
-
-
-def test_a_history_is_read_up_to_its_end(monkeypatch: pytest.MonkeyPatch, redriving: Redriving) -> None:
-    """Of a dead letter one piece of the delivery log, however much happened to others since."""
-    core, giving = redriving.core, redriving.giving
-    others = core.topic("orders").partition(0)
-    for _ in range(20):
-        encoded = encode_batch([b"x"] * 2_000, timestamp_us=1)
-        core.produce(others, memoryview(bytearray(encoded)))
-        held = giving.take("g")
-        core.wait(giving.ask("g", giving.items(held, Settling.RELEASE, [*held][::2], BOOM)))
-        core.wait(giving.ask("g", giving.items(held, Settling.ACCEPT, [*held][1::2])))
-        core.advance(3 * SECOND)
-    pieces: list[int] = []
-
-    def counted(*given: Any) -> Any:
-        pieces.append(given[2])
-        return read_piece(*given)
-
-    monkeypatch.setattr(attempts, "read_piece", counted)
-    monkeypatch.setattr("tidelog.broker.dead_letters.log_reading.PIECE_BYTES", 4_096)
-    reply = core.wait(redriving.desk.attempts(MessageAttempts("default/g", core.topic("orders").id, 0, 3)))
-    assert [one.outcome for one in reply.attempts] == ["rejected", "dead-lettered"]
-    assert len(pieces) <= 3, "of the message itself, of its attempt, of its copy"
 
 
 def test_the_history_says_what_happened(redriving: Redriving) -> None:
