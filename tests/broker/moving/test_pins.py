@@ -36,11 +36,12 @@ def begin(files: Files | None = None) -> tuple[Core, GivingUp, Partition]:
 def copy_without_record(core: Core, giving: GivingUp, offsets: Sequence[int]) -> None:
     """Let copies be made and synced; that they were made is on record, but not synced."""
     held = giving.take("g")
+    before = giving.counted()["dead_lettered_messages"]
     giving.ask("g", giving.items(held, Settling.REJECT, offsets))
     giving.ask("g", giving.items(held, Settling.RETURN, sorted(held.keys() - {*offsets})))
     core.begin_round()
     core.finish_round()
-    while not giving.counted()["dead_lettered_messages"]:
+    while giving.counted()["dead_lettered_messages"] == before:
         assert core.begin_round()
         core.finish_round()
 
@@ -116,17 +117,67 @@ def test_pins_outlive_a_delivery_log_that_is_fenced() -> None:
     assert target.start_offset == 2
 
 
-def test_an_intent_that_is_searched_for_holds_from_where_the_search_begins() -> None:
-    """At a start, before anything is served: the target may be looked at by retention first."""
-    files = PowerLossFiles()
-    core, giving, _target = begin(files)
+def after_power_loss(seed: int) -> Core:
+    """Start again after three copies of which the last two may be on record or not."""
+    core, giving, _target = begin(PowerLossFiles())
     giving.reject("g", [0])
     core.settle()
     copy_without_record(core, giving, [1, 2])
-    core = core.after_kill()
-    core.topics.expire()
-    target = core.topic("orders.dlq").partition(0)
-    assert target.start_offset <= 1
-    expire(core)
-    assert target.start_offset == 2
-    assert GivingUp(core).part().letters.problem is None
+    return core.after_power_loss(random.Random(seed))
+
+
+def expire_before_the_search(core: Core) -> None:
+    """Let retention have several looks, and workers make snapshots, while the one that was asked first waits."""
+    core.workers.held = True
+    core.advance(SECOND)
+    search, *core.workers.waiting = core.workers.waiting
+    for _ in range(6):
+        core.workers.run()
+        core.topics.expire()
+        core.advance(3 * SECOND)
+    core.workers.waiting.append(search)
+    core.workers.held = False
+    core.workers.run()
+    core.advance(3 * SECOND)
+
+
+def test_an_intent_that_is_searched_for_holds_from_where_the_search_begins() -> None:
+    """At a start: while nobody has looked for the copies yet, retention leaves them, and takes what lies before."""
+    searched = 0
+    for seed in range(10):
+        core = after_power_loss(seed)
+        state = GivingUp(core).part().state
+        assert state is not None
+        if not state.moves.intents:
+            continue
+        searched += 1
+        target = core.topic("orders.dlq").partition(0)
+        assert [(one.search_from, [*one.offsets]) for one in state.moves.intents.values()] == [(1, [1, 2])]
+        expire_before_the_search(core)
+        assert (target.start_offset, target.visible_offset) == (1, 3), "they were found, not made again"
+        expire(core)
+        assert (target.start_offset, target.visible_offset) == (2, 3)
+    assert searched
+
+
+def test_a_copy_that_a_search_finds_is_durable_before_it_is_recorded() -> None:
+    """A flow that is begun anew in the same process finds copies that no sync has reached: the power may still fail."""
+    core, giving, target = begin(PowerLossFiles())
+    held = giving.take("g")
+    giving.ask("g", giving.items(held, Settling.REJECT, [0]))
+    while target.visible_offset == 0 and target.log.end_offset == 0:
+        assert core.begin_round()
+        core.finish_round()
+    assert target.log.synced_offset == 0
+    part = giving.part()
+    part.letters.restart()
+    state = part.state
+    assert state is not None
+    for begin_again in core.timers.expired(core.time.monotonic_us()):
+        begin_again()
+    rounds = 0
+    while not state.dead_lettered:
+        assert core.begin_round()
+        core.finish_round()
+        rounds += 1
+    assert (target.log.synced_offset, target.log.end_offset, rounds) == (1, 1, 1)
