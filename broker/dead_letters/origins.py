@@ -98,8 +98,8 @@ class Origins:
             raise NotFoundError("expected dead letters, found messages that were produced to their topic")
         if letter.redrives >= max_redrives:
             raise RedriveLimitError(
-                f"expected a message that was redriven less than {max_redrives} times, found one that comes back each"
-                " time",
+                f"expected a message that was redriven less than {max_redrives} times, found one that was"
+                f" {letter.redrives} times",
                 limit=max_redrives,
             )
         key = (original.topic_id, original.partition)

@@ -38,6 +38,7 @@ from .dead_letter_rendering import (
     show_json,
     show_tables,
 )
+from .errors import WrongUsage
 from .get import parse_message_id
 from .options import Output, OutputFormat, Timeout, Topic, Url, Yes, parse_limit, parse_whole
 from .output import StandardOutput, say
@@ -158,6 +159,8 @@ def show(
     attempts, and gives it to the handler: fill in the import, and run it. The exit code is 3 if there is no such dead
     letter.
     """
+    if as_test and output is OutputFormat.JSON:
+        raise WrongUsage("expected --as-test or --output json, found both: the test is written in Python")
     out = StandardOutput()
     with connected(url, timeout) as client:
         letter = client.dead_letters.get(letter_id)
@@ -257,7 +260,8 @@ def redrive(
     out.flush()
     if done.refused_count:
         first = done.refused[0]
-        others = f", and {done.refused_count - 1} others" if done.refused_count > 1 else ""
+        count = done.refused_count - 1
+        others = f", and {count} other{'s' if count > 1 else ''}" if count else ""
         raise type(first.error)(f"{first.id}{others}: {first.error.message}", **first.error.details)
 
 
