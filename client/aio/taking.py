@@ -10,7 +10,7 @@ from typing import Generic, cast
 from ...protocol.errors import ClosedError, ConcurrentUseError, TidelogError, TimedOutError
 from ..codec import Decoder
 from ..core.finishing import Finishing
-from ..core.granted import Leased
+from ..core.granted import TOGETHER, Leased
 from ..core.pace import Pace
 from ..core.queue_hand import QueueHand
 from ..core.queue_plan import QueuePlan
@@ -21,7 +21,7 @@ from . import runtime
 from .acquirer import Acquirer
 from .link import Link
 from .queue_background import QueueBackground
-from .queue_batch import AsyncQueueBatch
+from .queue_batch import AsyncQueueBatch, joined_messages
 from .queue_desk import QueueDesk
 from .queue_message import AnyQueueMessage
 from .turn import Turn, Turns
@@ -52,7 +52,7 @@ class AsyncTaking(Generic[AnyQueueMessage]):
         self._acquirer: Acquirer | None = None
         self._background: QueueBackground | None = None
         self._hand: QueueHand[AnyQueueMessage] | None = None
-        self._begun: AsyncQueueBatch[AnyQueueMessage] | None = None
+        self._begun: list[Leased] = []
         """What the hand was made of."""
         self._finishing: Finishing | None = None
         """While `run` runs."""
@@ -98,8 +98,8 @@ class AsyncTaking(Generic[AnyQueueMessage]):
     async def _next_batch(self, idle_s: float) -> AsyncQueueBatch[AnyQueueMessage] | None:
         hand = self._hand
         found = self._rest_of(hand) if hand is not None and self._is_in_hand(hand) else None
-        if found is None:
-            found = await self._pull(self.now() + idle_s)
+        if found is None and (pulled := await self._pull(self.now() + idle_s, together=1)):
+            found = self._batch_of(pulled[0])
         if found is not None:
             found.lease.handed = found.place()[1]
             self._given()
@@ -107,14 +107,22 @@ class AsyncTaking(Generic[AnyQueueMessage]):
         return found
 
     def _rest_of(self, hand: QueueHand[AnyQueueMessage]) -> AsyncQueueBatch[AnyQueueMessage] | None:
-        """Return what is left of a batch that was begun message by message."""
-        batch, left = self._begun, len(hand)
-        self._hand = self._begun = None
-        if self._desk is not None:
-            self._desk.hand = None
+        """Return what is left of a batch that was begun message by message; those behind it wait for their turn."""
+        acquirer, desk = self._acquirer, self._desk
+        assert acquirer is not None
+        assert desk is not None
+        begun, left = self._begun, len(hand)
+        acquirer.is_giving = left > 0
+        self._hand, self._begun = None, []
+        desk.hand = None
         hand.lease.handed = hand.position()
         hand.keep_back()
-        return None if batch is None or not left else batch[len(batch) - left :]
+        behind: list[Leased] = []
+        while left > begun[-1].size:
+            behind.insert(0, begun.pop())
+            left -= behind[0].size
+        acquirer.put_back(behind)
+        return self._batch_of(begun[-1])[begun[-1].size - left :] if left else None
 
     def _items_at_hand(self) -> Iterator[AnyQueueMessage] | None:
         turn = Turn()
@@ -122,7 +130,7 @@ class AsyncTaking(Generic[AnyQueueMessage]):
             if self._acquirer is None or not self._turns.take(turn):
                 return None
             self._acquirer.asking.is_pulling = True  # else an answer that comes in late would be given back, with this
-            return self._picked_up(self._batch_of(self._acquirer.batch_arrived()))
+            return self._picked_up(self._acquirer.batches_arrived(TOGETHER))
         except TidelogError:
             return None  # the next call meets it, or what it is of is given back
         finally:
@@ -140,22 +148,22 @@ class AsyncTaking(Generic[AnyQueueMessage]):
             if not self._turns.take(turn):
                 return None
             background.step_aside()
-            return self._picked_up(self._batch_of(await acquirer.batch_at_once(listed)))
+            return self._picked_up(await acquirer.batches_at_once(listed))
         except TidelogError:
             return None  # the next call meets it
         finally:
             turn.is_over = True
 
-    def _picked_up(self, batch: AsyncQueueBatch[AnyQueueMessage] | None) -> Iterator[AnyQueueMessage] | None:
-        if batch is None:
+    def _picked_up(self, found: list[Leased]) -> Iterator[AnyQueueMessage] | None:
+        if not found:
             return None
-        hand = QueueHand(batch.lease, batch.place()[0], batch.messages())
+        hand = QueueHand(found[0].lease, found[0].at, self._messages_of(found))
         desk = self._desk
         assert desk is not None
         with desk.lock:
             desk.look()  # for the last time at the hand before
             desk.hand = cast("QueueHand[object]", hand)
-            self._hand, self._begun = hand, batch
+            self._hand, self._begun = hand, found
             self._given()
         if self._is_stopped:  # since the batch was there: nobody has told this hand
             hand.keep_back()
@@ -176,8 +184,8 @@ class AsyncTaking(Generic[AnyQueueMessage]):
             background.watch()
 
     async def _pull(
-        self, until: float, listed: int = 1, *, is_looking: bool = False
-    ) -> AsyncQueueBatch[AnyQueueMessage] | None:
+        self, until: float, listed: int = 1, *, together: int = TOGETHER, is_looking: bool = False
+    ) -> list[Leased]:
         turn = Turn()
         self._check()
         try:
@@ -185,11 +193,11 @@ class AsyncTaking(Generic[AnyQueueMessage]):
                 raise ConcurrentUseError("two threads or tasks take messages from one queue; give each its own")
             acquirer, background = self._opened()
             if self._is_stopped:
-                return None
+                return []
             acquirer.asking.is_pulling = True
             acquirer.listed, acquirer.finishing, acquirer.is_looking = listed, self._finishing, is_looking
             background.step_aside()
-            return self._batch_of(await acquirer.next_batch(until))
+            return await acquirer.next_batches(until, together)
         finally:
             turn.is_over = True
             self._look_after_what_comes()
@@ -201,10 +209,11 @@ class AsyncTaking(Generic[AnyQueueMessage]):
             background.start()
             background.watch()
 
-    def _batch_of(self, leased: Leased | None) -> AsyncQueueBatch[AnyQueueMessage] | None:
-        if leased is None:
-            return None
+    def _batch_of(self, leased: Leased) -> AsyncQueueBatch[AnyQueueMessage]:
         return AsyncQueueBatch(leased.lease, leased.records, leased.start, leased.stop, leased.rows, self._decoder)
+
+    def _messages_of(self, found: list[Leased]) -> list[AnyQueueMessage]:
+        return self._batch_of(found[0]).messages() if len(found) == 1 else joined_messages(found, self._decoder)
 
     def _opened(self) -> tuple[Acquirer, QueueBackground]:
         """Return what does the work, made where it is first used."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterable
 from contextlib import suppress
 
 from ...protocol.errors import (
@@ -24,7 +25,7 @@ from ...protocol.errors import (
 )
 from ..core.deadline import Deadline
 from ..core.finishing import Finishing
-from ..core.granted import Leased
+from ..core.granted import TOGETHER, Leased
 from ..core.held_lease import HeldLease
 from ..core.leaving import RETURNED
 from ..core.prefetch import Prefetch
@@ -77,11 +78,12 @@ class Acquirer:
 
     # -- pulling ---------------------------------------------------------------------------------------------------
 
-    def next_batch(self, until: float) -> Leased | None:
-        """Return the next leased messages; None at `until`, after `stop`, or if whoever pulls is looking and is told
-        that there are none. Raises what stops the group's reading."""
+    def next_batches(self, until: float, together: int) -> list[Leased]:
+        """Return the next batch, and those behind it of the same lease up to `together` messages; none at `until`,
+        after `stop`, or if whoever pulls is looking and is told that there are none. Raises what stops the group's
+        reading."""
         self.asking.is_pulling, answers = True, self.asking.answers
-        found: Leased | None = None
+        found: list[Leased] = []
         try:
             has_lanes = len(self.asking.granted.priorities) > 1
             self._prefetch.measure(self._time.now(), self.finishing, has_lanes=has_lanes)
@@ -92,22 +94,22 @@ class Acquirer:
                     self._verify(*self._damaged, until)
                 if self._joining.is_outdated:
                     self._refresh(until)
-                found = self.batch_at_hand()
-                if found is not None or (self.is_looking and self.asking.answers > answers and self._damaged is None):
+                found = self.batches_at_hand(together)
+                if found or (self.is_looking and self.asking.answers > answers and self._damaged is None):
                     return found
                 if self._damaged is None and not self._advance(until):
-                    return None
-            return None
+                    return []
+            return []
         except ClosedError:
             if self.is_stopped:
-                return None
+                return []
             raise
         finally:
             self.asking.is_pulling = False
-            if found is None:
+            if not found:
                 self.asking.withdraw()
 
-    def batch_at_hand(self) -> Leased | None:
+    def batches_at_hand(self, together: int) -> list[Leased]:
         """Return what is here, if any, after asking for more: waits for nothing."""
         desk = self._desk
         if self.is_giving or self.asking.is_taking:
@@ -120,27 +122,31 @@ class Acquirer:
                 continue
             try:
                 self.is_giving = True
-                found = self.asking.granted.pop()
+                found = self.asking.granted.pop(together)
             except (CorruptError, InvalidBatchError) as error:
                 self._damaged = (lease, error)
                 self.is_giving = False
-                return None
-            if found is None:
+                return []
+            if not found:
                 self.is_giving = False
                 break
             self._ask_ahead()
             return found
-        return None
+        return []
 
-    def batch_arrived(self) -> Leased | None:
+    def batches_arrived(self, together: int) -> list[Leased]:
         """Do the same, having looked what has come meanwhile."""
-        found = self.batch_at_hand()
-        if found is None and (asked := self.asking.on_its_way()) is not None:
+        found = self.batches_at_hand(together)
+        if not found and (asked := self.asking.on_its_way()) is not None:
             asked.connection.take_in()
-            found = self.batch_at_hand()
+            found = self.batches_at_hand(together)
         return found
 
-    def batch_at_once(self, listed: int) -> Leased | None:
+    def put_back(self, batches: Iterable[Leased]) -> None:
+        """Have batches that were taken wait for their turn again."""
+        self.asking.granted.put_back(batches)
+
+    def batches_at_once(self, listed: int) -> list[Leased]:
         """Return more for the first list, of what there is."""
         return _at_once(self, self._prefetch, self._desk, listed)
 
@@ -296,21 +302,21 @@ class Acquirer:
         self._bell = None
 
 
-def _at_once(acquirer: Acquirer, prefetch: Prefetch, desk: QueueDesk, listed: int) -> Leased | None:
+def _at_once(acquirer: Acquirer, prefetch: Prefetch, desk: QueueDesk, listed: int) -> list[Leased]:
     """Return more for the first list: partitions that nobody has read are opened one by one."""
     asking, connection = acquirer.asking, desk.link.current
     if prefetch.is_measured or acquirer.is_stopped or connection is None or connection.error is not None:
-        return None
+        return []
     asking.is_pulling = True
-    found: Leased | None = None
+    found: list[Leased] = []
     try:
         if asking.on_its_way() is None:
             asked = asking.ask(connection, prefetch, is_waited_for=True, listed=listed, is_hasty=True)
             if asked is not None:
                 connection.wait(asked.call, desk.time.now() + FIRST_LIST_S)
-                found = acquirer.batch_at_hand()
+                found = acquirer.batches_at_hand(TOGETHER)
         return found
     finally:
         asking.is_pulling = False
-        if found is None:
+        if not found:
             asking.withdraw()

@@ -84,3 +84,40 @@ async def test_an_empty_slice_settles_nothing(stage: Stage) -> None:
             await queue.flush()
             assert (queue.statistics().acknowledged, queue.statistics().renewals) == (0, 0)
             assert await unsettled(client, stage) == [0, 1, 2]
+
+
+@staged
+async def test_what_is_begun_message_by_message_goes_on_by_batches(stage: Stage) -> None:
+    """Of batches of 2, 2 and 3, which come as one list, three messages are taken one by one: the batches then are what
+    is left of the second, and the third. Keys, headers, offsets and values are each message's own; all is settled."""
+    async with stage.client() as client:
+        await stage.fill(client, 0)
+        rows = [
+            (b"%d" % at, None if at % 2 else b"k%d" % at, {"at": b"%d" % at} if at == 4 else None) for at in range(7)
+        ]
+        for some in (rows[:2], rows[2:4], rows[4:]):
+            await done(
+                client.produce_many(
+                    stage.topic,
+                    [value for value, _, _ in some],
+                    keys=[key for _, key, _ in some],
+                    headers=[headers for _, _, headers in some],
+                )
+            )
+        async with stage.queue(client, max_in_flight=7) as queue:
+            received = await queue.receive(3, timeout=10)
+            assert [(each.offset, each.value, each.key) for each in received] == [
+                (0, b"0", b"k0"),
+                (1, b"1", None),
+                (2, b"2", b"k2"),
+            ]
+            second = await next_batch(queue)
+            assert shown(second) == [(3, b"3")]
+            (fifth,) = await queue.receive(1, timeout=10)
+            assert (fifth.offset, fifth.key, fifth.headers["at"]) == (4, b"k4", b"4")
+            third = await next_batch(queue)
+            assert shown(third) == [(5, b"5"), (6, b"6")]
+            for each in (*received, second, fifth, third):
+                await done(each.ack())
+            await queue.flush()
+            assert await unsettled(client, stage) == []

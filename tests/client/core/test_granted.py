@@ -32,8 +32,8 @@ def add(granted: Granted, number: int, priority: int, base: int, *counts: int) -
 def order(granted: Granted) -> list[tuple[int, int]]:
     """Take everything out; return of each batch its lease and its first offset."""
     found: list[tuple[int, int]] = []
-    while (one := granted.pop()) is not None:
-        found.append((one.lease.id, one.records.header.base_offset))
+    while taken := granted.pop():
+        found += [(one.lease.id, one.records.header.base_offset) for one in taken]
     return found
 
 
@@ -48,12 +48,27 @@ def test_leases_are_taken_in_the_order_in_which_they_came() -> None:
     assert granted.priorities == {0, 4, 9}
 
 
+def test_small_batches_of_one_lease_are_taken_together() -> None:
+    """Up to so many messages, and at least one batch; none of another lease; put back, they are the next again."""
+    granted = Granted()
+    granted.max_payload_bytes = 1 << 20
+    add(granted, 1, 9, 0, 2, 2, 3, 1)
+    add(granted, 2, 9, 8, 1)
+    first = granted.pop(4)
+    assert [(one.at, one.size) for one in first] == [(0, 2), (2, 2)]
+    granted.put_back(first[1:])
+    assert [(one.at, one.size) for one in granted.pop(1)] == [(2, 2)]
+    assert [(one.lease.id, one.at, one.size) for one in granted.pop(1_000)] == [(1, 4, 3), (1, 7, 1)]
+    assert [(one.lease.id, one.at, one.size) for one in granted.pop(1_000)] == [(2, 0, 1)]
+    assert granted.pop(1_000) == []
+
+
 def test_only_a_lease_that_nobody_has_begun_is_taken_back() -> None:
     """One of which a batch was taken out stays, with what is left of it: its first messages are in somebody's hand."""
     granted = Granted()
     granted.max_payload_bytes = 1 << 20
     begun = granted.add(lease_of((0, 2), number=1), memoryview(stored(0, 1, 4) + stored(1, 1, 4)))
-    assert granted.pop() is not None
+    assert len(granted.pop()) == 1
     other = granted.add(lease_of((10, 11), number=2), memoryview(stored(10, 1, 4)))
     assert [granted.take_back(begun), granted.take_back(other), granted.take_back(other)] == [False, True, False]
     assert order(granted) == [(1, 1)]
