@@ -127,6 +127,19 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True):
             return None
 
 
+def original_of(pairs: Iterable[Pair]) -> MessageId | None:
+    """Return the id of the message that a dead letter is a copy of, by its headers; None where they name none."""
+    said = dict(pairs)
+    topic, partition, offset = said.get(TOPIC), said.get(PARTITION), said.get(OFFSET)
+    if topic is None or partition is None or offset is None:
+        return None
+    try:
+        name, _, count = topic.decode().partition("~")
+        return MessageId(name, _whole(count.encode() or b"1"), _whole(partition), _whole(offset))
+    except ValueError:
+        return None
+
+
 def redrives_of(pairs: Iterable[Pair]) -> int:
     """Return how often a message was redriven, by its headers."""
     return redrives_in(next((value for name, value in pairs if name == REDRIVES), None))

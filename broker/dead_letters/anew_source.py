@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...protocol.dead_letter_headers import ORIGIN_ID, REDRIVES, DeadLetterHeaders, redrives_of
+from ...protocol.dead_letter_headers import ORIGIN_ID, REDRIVES, original_of, redrives_of
 from ...protocol.durability import Durability
 from ...protocol.errors import TidelogError, UnknownTopicIdError
 from ..deferred import Deferred, failed, resolved
@@ -153,12 +153,11 @@ class AnewSource:
 def sent_anew(offset: int, headers: Sequence[Header]) -> Sequence[Header]:
     """Return the headers of a message that is a dead letter sent anew: its producer's own, how often it was redriven,
     and the first id that its producer was given."""
-    said = DeadLetterHeaders.read(headers)
     own = [pair for pair in headers if pair[0] not in REPLACED]
     own.append((REDRIVES, b"%d" % (redrives_of(headers) + 1)))
     first_id = next((pair for pair in headers if pair[0] == ORIGIN_ID), None)
     if first_id is not None:
         own.append(first_id)
-    elif said is not None:
-        own.append((ORIGIN_ID, str(said.original).encode()))
+    elif (original := original_of(headers)) is not None:
+        own.append((ORIGIN_ID, str(original).encode()))
     return own

@@ -15,7 +15,7 @@ from ...protocol.errors import (
 )
 from ...protocol.topic_name import short_name
 from ..delivery.offset_set import OffsetSet
-from ..errors import kept
+from ..errors import anew, kept
 from ..groups import Group, Groups
 from ..queues.group_partition import GroupPartition
 from ..topics import Topics
@@ -74,6 +74,23 @@ class Plan:
         self.refused.append((OffsetSet([letter]), kept(error)))
 
 
+@dataclass(slots=True)
+class _Side:
+    """What the dead letters that a group made of one partition have in common, as things are: looked up once, as there
+    may be thousands."""
+
+    start: int = 0
+    damaged: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    problem: TidelogError | None = None
+    """Why none of them can be given to the group again."""
+    part: GroupPartition | None = None
+    begin: int = 0
+
+
+_Sides = dict[tuple[int, int, str], _Side]
+"""By topic, partition and group."""
+
+
 class Origins:
     """Looks at the messages that dead letters came from."""
 
@@ -84,15 +101,17 @@ class Origins:
 
     def plan(self, letters: list[Letter], log_id: int, *, as_new: bool, max_redrives: int) -> Plan:
         """Decide about each of a log. Changes nothing."""
-        plan = Plan()
+        plan, sides = Plan(), _Sides()
         for letter in letters:
             try:
-                self._place(plan, letter, log_id, as_new=as_new, max_redrives=max_redrives)
+                self._place(plan, sides, letter, log_id, as_new=as_new, max_redrives=max_redrives)
             except TidelogError as error:
                 plan.refuse(letter.offset, error)
         return plan
 
-    def _place(self, plan: Plan, letter: Letter, log_id: int, *, as_new: bool, max_redrives: int) -> None:
+    def _place(
+        self, plan: Plan, sides: _Sides, letter: Letter, log_id: int, *, as_new: bool, max_redrives: int
+    ) -> None:
         original = letter.original
         if original is None:
             raise NotFoundError("expected dead letters, found messages that were produced to their topic")
@@ -103,7 +122,7 @@ class Origins:
                 limit=max_redrives,
             )
         key = (original.topic_id, original.partition)
-        part = None if as_new else self._part_of(original)
+        part = None if as_new else self._part_of(original, sides)
         if part is None or _is_given_up_for_good(part, original.offset):
             self._check_topic(original)
             plan.as_new.setdefault(key, OffsetSet()).add(letter.offset)
@@ -118,42 +137,55 @@ class Origins:
         except UnknownTopicIdError:
             raise UnknownTopicError("expected the topic that it came from, found that it was deleted") from None
 
-    def _part_of(self, original: Original) -> GroupPartition | None:
+    def _part_of(self, original: Original, sides: _Sides) -> GroupPartition | None:
         """Return the group's side of where the message is, None where it is not retained any more.
 
         Raises what keeps it from being given to the group again.
         """
-        self._check_topic(original)
-        partition = self._topics.partition(original.topic_id, original.partition)
-        is_damaged = any(found.start <= original.offset < found.end for found in partition.log.damaged)
-        if original.offset < partition.start_offset or is_damaged:
+        key = original.topic_id, original.partition, original.group
+        side = sides.get(key)
+        if side is None:
+            side = sides[key] = self._side_of(original)
+        offset = original.offset
+        if offset < side.start or any(first <= offset < end for first, end in side.damaged):
             return None
+        if side.problem is not None:
+            raise anew(side.problem)
+        if offset < side.begin:
+            raise NotFoundError(
+                f"expected a message that group {short_name(original.group)} still reads, found that it was moved past"
+                " it; redrive it as new for all groups",
+                begin=side.begin,
+            )
+        return side.part
+
+    def _side_of(self, original: Original) -> _Side:
+        try:
+            self._check_topic(original)
+            partition = self._topics.partition(original.topic_id, original.partition)
+        except TidelogError as error:
+            return _Side(problem=kept(error))
+        side = _Side(partition.start_offset, [(found.start, found.end) for found in partition.log.damaged])
         name = short_name(original.group)
         group = self._groups.find(original.group)
         if group is None or not group.reads(original.topic_id):
-            raise UnknownGroupError(
+            side.problem = UnknownGroupError(
                 f"expected group {name}, which gave up on it, found that it is gone; redrive it as new for all groups",
                 name=name,
             )
-        part = self._parts.part(group, original.topic_id, original.partition)
-        problem = part.problem()
-        if problem is not None:
-            raise problem
-        if original.offset < part.begin_offset:
-            raise NotFoundError(
-                f"expected a message that group {name} still reads, found that it was moved past it; redrive it as new"
-                " for all groups",
-                begin=part.begin_offset,
-            )
-        return part
+            return side
+        side.part = self._parts.part(group, original.topic_id, original.partition)
+        side.problem, side.begin = side.part.problem(), side.part.begin_offset
+        return side
 
     def dead_lettered(self, letters: list[Letter], log_id: int) -> dict[tuple[int, int, int], InPlace]:
         """Return the messages of a log's dead letters that still count as dead-lettered, where their group is there."""
         found: dict[tuple[int, int, int], InPlace] = {}
+        sides = _Sides()
         for letter in letters:
             original = letter.original
             try:
-                part = None if original is None else self._part_of(original)
+                part = None if original is None else self._part_of(original, sides)
             except TidelogError:  # gone, in one way or the other
                 continue
             if part is None or original is None or part.state is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.protocol.dead_letter_headers import DeadLetterHeaders, redrives_of
+from tidelog.protocol.dead_letter_headers import DeadLetterHeaders, original_of, redrives_of
 
 TIME_US = 1_736_866_800_000_001  # 2025-01-14T15:00:00.000001Z
 SAID = DeadLetterHeaders(
@@ -59,6 +59,7 @@ def test_they_are_read_as_they_were_written(said: DeadLetterHeaders) -> None:
     assert read is not None
     expected = None if said.error is None else said.error.encode("utf-8", "replace").decode()
     assert (read.error, read.original, read.redrives) == (expected, said.original, said.redrives)
+    assert original_of([*own, *said.pairs(), ("h", None)]) == said.original
     assert (read.attempts, read.first_delivered_us, read.at_us) == (said.attempts, said.first_delivered_us, said.at_us)
 
 
@@ -66,6 +67,7 @@ def test_they_are_read_as_they_were_written(said: DeadLetterHeaders) -> None:
 def test_what_no_broker_wrote_is_no_dead_letter(pairs: list[tuple[str, bytes | None]]) -> None:
     """Any bytes under these names are read as something or as nothing, never an error."""
     DeadLetterHeaders.read(pairs)
+    original_of(pairs)
     assert redrives_of(pairs) >= 0
 
 
@@ -73,5 +75,6 @@ def test_a_message_without_them_is_none() -> None:
     """Nor is one with only some of them."""
     assert DeadLetterHeaders.read([("a", b"b")]) is None
     assert DeadLetterHeaders.read(SAID.pairs()[:4]) is None
+    assert original_of(SAID.pairs()[:5]) is None
     assert redrives_of([("tidelog.redrives", b"many")]) == 0
     assert redrives_of([("tidelog.redrives", b"2")]) == 2

@@ -75,6 +75,21 @@ def test_a_copy_has_all_that_its_message_has(codec: Codec) -> None:
     assert stored.routing.retries["max_attempts"].tolist() == [5] * 9
 
 
+@pytest.mark.parametrize("given_up", [[4], [1, 7], [0, 3, 8], [*range(9)]])
+def test_of_a_batch_some_are_copied_or_all(given_up: list[int]) -> None:
+    """Taken out of it one by one where they are few, and all at once: the copies say the same."""
+    core, giving, orders = begin(full_batch())
+    giving.reject("g", given_up)
+    core.settle()
+    (original,) = (decode_batch(data) for data in core.read_batches(orders))
+    assert original.keys is not None
+    assert original.headers is not None
+    assert [(copy.origin[1], copy.value, copy.key, copy.own, copy.timestamp_us) for copy in giving.letters()] == [
+        (offset, original.values[offset], original.keys[offset], original.headers[offset], 1_000 + offset)
+        for offset in given_up
+    ]
+
+
 def test_a_copy_says_why_it_is_one() -> None:
     """Reason, error, group, place, attempts, first delivery and time, in this order, behind the message's headers."""
     core, giving, _orders = begin(full_batch())

@@ -7,6 +7,9 @@ from tests.helpers.broker_core import SECOND, Core
 from tests.helpers.giving_up import BOOM, GivingUp, letter_settings
 from tests.helpers.redriving import Redriving, offsets_in
 
+from tidelog.broker.groups import Group
+from tidelog.broker.queues.group_partition import GroupPartition
+from tidelog.broker.queues.queues import Queues
 from tidelog.protocol.batch import Codec, encode_batch
 from tidelog.protocol.errors import InvalidBatchError, InvalidRequestError, UnknownTopicIdError
 from tidelog.protocol.messages import (
@@ -40,6 +43,20 @@ def test_messages_are_available_again_where_they_were(redriving: Redriving) -> N
     assert redriving.available() == [1, 2, 6]
     assert len(redriving.giving.letters()) == 8
     assert redriving.core.queues.gauges()['tidelog_queue_redriven_messages_total{group="g"}'] == 3
+
+
+def test_where_they_came_from_is_looked_up_once(redriving: Redriving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all dead letters that a group made of a partition, which may be thousands."""
+    queues = redriving.core.queues
+    asked: list[int] = []
+
+    def part(group: Group, topic_id: int, index: int) -> GroupPartition:
+        asked.append(index)
+        return Queues.part(queues, group, topic_id, index)
+
+    monkeypatch.setattr(queues, "part", part)
+    assert offsets_in(redriving.redrive().in_place) == [*range(8)]
+    assert asked == [0]
 
 
 def test_a_redrive_that_is_repeated_does_nothing(redriving: Redriving) -> None:
