@@ -17,6 +17,7 @@ from tidelog.broker.queues import batch_finder
 from tidelog.broker.queues.leased_batches import LeasedBatches, find_batches
 from tidelog.broker.storage.files import MemoryFiles
 from tidelog.broker.storage.log import Log
+from tidelog.broker.storage.reader import BatchList
 from tidelog.protocol.messages import Settling
 
 SIZE = 40
@@ -96,6 +97,36 @@ def test_what_is_damaged_since_is_not_taken_from_the_batch_that_is_known(lookups
     take(core, member, 1)
     assert sorted(values(member)) == [0, 1, 2, 3, 4]
     assert lookups
+
+
+def test_one_lane_of_ten_is_listed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every tenth of a hundred batches is found by one list, though what fits is a tenth of it; what lies further apart
+    is listed place by place."""
+    core, _member = begin(100)
+    log, upto = core.topic("orders").partition(0).log, 100 * SIZE
+    listed: list[int] = []
+    batches = Log.batches
+
+    def noted(log: Log, offset: int, end: int, *, max_bytes: int, upto: int, limit: int, may_wait: bool) -> BatchList:
+        listed.append(offset)
+        return batches(log, offset, end, max_bytes=max_bytes, upto=upto, limit=limit, may_wait=may_wait)
+
+    monkeypatch.setattr(Log, "batches", noted)
+    size = find_batches(log, chosen([0]), max_bytes=1 << 20, upto=upto, may_wait=True).bytes
+    listed.clear()
+    tenths = [*range(0, 100, 10)]
+    found = find_batches(log, chosen(tenths), max_bytes=20 * size, upto=upto, may_wait=True)
+    assert [one.base_offset // SIZE for one in found.batches] == tenths
+    assert listed == [0]
+    listed.clear()
+    found = find_batches(log, chosen([0, 40, 99]), max_bytes=8 * size, upto=upto, may_wait=True)
+    assert [one.base_offset // SIZE for one in found.batches] == [0, 40, 99]
+    assert listed == [0, 40 * SIZE, 99 * SIZE]
+
+
+def chosen(batches: list[int]) -> Choice:
+    """All messages of these batches."""
+    return Choice(OffsetSet(at * SIZE + each for at in batches for each in range(SIZE)))
 
 
 def test_the_batch_that_is_known_keeps_no_file_open() -> None:
