@@ -12,15 +12,14 @@ import typer
 
 from ...protocol.dead_letter_headers import MAX_REDRIVES
 from ...protocol.errors import (
-    CorruptError,
     InvalidRequestError,
     InvalidTopicError,
-    LogFencedError,
     NotFoundError,
-    StorageError,
     TidelogError,
-    TimedOutError,
     UnknownGroupError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    UnknownTopicIdError,
 )
 from ...protocol.topic_name import MessageId, full_name
 from .command import Command, Group, example
@@ -49,6 +48,9 @@ from .session import connected
 if TYPE_CHECKING:
     from ..blocking.client import Client
     from ..dead_letter import AttemptHistory, DeadLetter
+
+_GONE = (NotFoundError, UnknownGroupError, UnknownTopicError, UnknownTopicIdError, UnknownPartitionError)
+"""Why nothing is known any more of what became of a message; anything else may pass."""
 
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(?:/s)?", re.ASCII)
 
@@ -181,9 +183,9 @@ def _history(client: Client, letter: DeadLetter) -> AttemptHistory | None:
     itself is there to be shown."""
     try:
         return client.dead_letters.attempts(letter)
-    except (NotFoundError, UnknownGroupError) as error:
+    except _GONE as error:
         say(f"tidelog: what became of it is not known any more: {error.message}")
-    except (TimedOutError, LogFencedError, CorruptError, StorageError) as error:
+    except TidelogError as error:
         say(f"tidelog: what became of it cannot be read now: {error.code}: {error.message}")
     return None
 

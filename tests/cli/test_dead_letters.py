@@ -132,6 +132,16 @@ def test_show_goes_on_without_the_attempts(
     assert "tidelog: what became of it cannot be read now: TIMED_OUT: no answer within 30 s" in shown.err
 
 
+@pytest.mark.parametrize("how", [(), ("--output", "json"), ("--as-test",)])
+def test_show_goes_on_without_the_topic(tidelog: CommandLine, topic: str, how: tuple[str, ...]) -> None:
+    """Where the topic of the message is gone its dead letter is all that there is, and is shown."""
+    give_up(tidelog, topic, "unlike any other")
+    tidelog.run("topics", "delete", topic, "--yes")
+    ended = tidelog.run("dlq", "show", f"{topic}.dlq/0@0", *how)
+    assert b"unlike any other" in ended.out
+    assert ended.error.startswith("tidelog: what became of it is not known any more: no topic")
+
+
 def test_redrive(tidelog: CommandLine, topic: str) -> None:
     """One, some or all; a dry run changes nothing; 3 says that there is nothing left, 1 that some were refused."""
     give_up(tidelog, topic, "a", "b", "c")
@@ -187,9 +197,10 @@ def test_a_redrive_that_an_error_cuts_off_says_how_far_it_came(
         real(letters, which, limit=2, on_progress=given["on_progress"])
         raise TimedOutError("expected an answer in 30 s, found none")
 
-    with monkeypatch.context() as patched, pytest.raises(TimedOutError):
-        patched.setattr(DeadLetters, "redrive", cut_off)
+    monkeypatch.setattr(DeadLetters, "redrive", cut_off)
+    with pytest.raises(TimedOutError):
         redrive(topic, url=tidelog.url)
+    monkeypatch.undo()
     assert capfd.readouterr().err == "tidelog: stopped after 2 dead letters; the same command goes on with the rest\n"
     out = tidelog.run("dlq", "redrive", topic).out
     assert out == b"redrove 1 dead letter: 1 in place\n"
