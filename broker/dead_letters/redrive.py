@@ -32,10 +32,11 @@ from .synced import synced
 @dataclass(frozen=True, slots=True)
 class Sent:
     """Which dead letters were published anew, and durably; `why` the others were not, None where they were not pending
-    any more."""
+    any more. `going_on` are announced, and will be published once that is over."""
 
     letters: OffsetSet
     why: TidelogError | None = None
+    going_on: OffsetSet = field(default_factory=OffsetSet)
 
 
 class Anew(Protocol):
@@ -126,8 +127,10 @@ def redrive_as_new(
         done.refused.append((letters, kept(error)))
         return
     done.as_new |= sent.letters
-    left = letters - sent.letters
-    if sent.why is None:
+    left, why = letters - sent.letters, sent.why
+    if why is None:
         done.passed |= left
-    elif left:
-        done.refused.append((left, sent.why))
+        return
+    going_on = left & sent.going_on
+    later = type(why)(f"{why.message}; it is announced, and published by itself once that is over", **why.details)
+    done.refused += [(part, error) for part, error in ((left - going_on, why), (going_on, later)) if part]

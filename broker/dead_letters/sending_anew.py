@@ -10,7 +10,7 @@ goes on: they are pending again. Whatever ends it, what has been published by th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from ...protocol.errors import TidelogError, UnknownTopicIdError
@@ -40,6 +40,8 @@ class _Waiting:
     letters: OffsetSet
     moved: OffsetSet
     answer: Deferred[Sent]
+    going_on: OffsetSet = field(default_factory=OffsetSet)
+    """Those that are sent without anybody's waiting for it."""
 
 
 class _Sending:
@@ -86,6 +88,7 @@ class _Sending:
         try:
             target = self._find()
         except TidelogError:  # what was published is gone too; what of that is on record is pending no more
+            self.source.wanted = OffsetSet()
             self._give_up(error)
             return
         for one in self._waiting:
@@ -112,10 +115,11 @@ class _Sending:
         self._give_up(error)
 
     def _give_up(self, error: TidelogError) -> None:
-        """Tell whoever waits what was published, and why the rest was not."""
+        """Tell whoever waits what was published, and why the rest was not (yet)."""
         waiting, self._waiting = self._waiting, []
         for one in waiting:
-            if one.moved and self.source.problem() is None:
+            one.going_on = one.letters & self.source.wanted
+            if (one.moved or one.going_on) and self.source.problem() is None:
                 self.source.when_synced(partial(self._answer, one, error))
             else:
                 one.answer.fail(error)
@@ -123,7 +127,7 @@ class _Sending:
     def _answer(self, one: _Waiting, why: TidelogError | None, error: TidelogError | None) -> None:
         """What was published is durable; whether that is on record matters as long as there is a record."""
         if error is None or self._is_gone():
-            one.answer.resolve(Sent(one.moved, None if why is None else kept(why)))
+            one.answer.resolve(Sent(one.moved, None if why is None else kept(why), one.going_on))
         else:
             one.answer.fail(error)
 

@@ -72,6 +72,7 @@ def test_as_new_what_is_pending_no_more_is_told_though_the_messages_are_gone() -
     for rounds in range(16):
         redriving, answer, _ = redriven_until(rounds, "orders", as_new=True)
         back, refused = told(answer)
+        assert not any("announced" in refusal.error.message for refusal in answer.result().refused)
         assert redriving.pending() == refused, rounds
         counts.add(len(back))
     assert {0, 2, 4, 6, 8} <= counts
@@ -86,6 +87,8 @@ def test_as_new_what_was_published_before_the_disk_was_full_is_told() -> None:
     assert offsets_in(reply.as_new) == [0, 1, 2, 3]
     [refusal] = reply.refused
     assert (offsets_in(refusal.ranges), refusal.error.error().code) == ([4, 5, 6, 7], "DISK_FULL")
+    assert refusal.error.message.endswith("; it is announced, and published by itself once that is over")
+    assert redriving.pending() == []
     files.faults.remove(fault)
     redriving.core.advance(2 * MINUTE)
     assert sorted(copy.origin[1] for copy in redriving.giving.letters("orders")[COUNT:]) == [*range(COUNT)]
