@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .bug import Bug
 
+DELETED = "tests/broker/dead_letters/test_redrive_deleted.py"
 REDRIVES = "tests/broker/dead_letters/test_redrive.py"
 
 LETTER_BUGS = (
@@ -43,8 +44,8 @@ LETTER_BUGS = (
         name="redrive-to-a-group-that-was-moved-on",
         what="a message is resolved that its group will never be given",
         file="broker/dead_letters/origins.py",
-        before="if original.offset < part.begin_offset:",
-        after="if original.offset < 0:",
+        before="if offset < side.begin:",
+        after="if offset < 0:",
         test=f"{REDRIVES}::test_where_the_group_was_moved_past_it_nothing_is_done",
     ),
     Bug(
@@ -62,5 +63,13 @@ LETTER_BUGS = (
         before="own = [pair for pair in headers if pair[0] not in REPLACED]",
         after="own = [*headers]",
         test=f"{REDRIVES}::test_as_new_each_has_one_new_message",
+    ),
+    Bug(
+        name="tell-nothing-of-what-was-published",
+        what="dead letters that were published anew count as refused where the rest was not",
+        file="broker/dead_letters/sending_anew.py",
+        before="one.moved |= unrecorded & one.letters",
+        after="pass",
+        test=f"{DELETED}::test_as_new_what_was_published_is_told_though_their_topic_is_gone",
     ),
 )

@@ -82,4 +82,20 @@ MOVE_BUGS = (
         after="return settings.dead_letter and topic_id > 0",
         test=f"{COPIES}::test_what_is_given_up_in_a_dead_letter_topic_is_dropped[orders.dlq]",
     ),
+    Bug(
+        name="hold-nothing-at-a-start",
+        what="retention takes copies that a start has not looked for yet, and they are made again",
+        file="broker/moving/held_copies.py",
+        before="self._uncertain = {one.id: self._pins.hold(one.target_log, one.search_from) for one in intents}",
+        after="self._uncertain = {}",
+        test=f"{PINS}::test_an_intent_that_is_searched_for_holds_from_where_the_search_begins",
+    ),
+    Bug(
+        name="record-copies-that-are-found-before-they-are-synced",
+        what="a message is settled whose copy, found by a search, a power loss takes",
+        file="broker/moving/mover.py",
+        before="                yield durable(self._services.commit, log)\n            limit",
+        after="                pass\n            limit",
+        test=f"{PINS}::test_a_copy_that_a_search_finds_is_durable_before_it_is_recorded",
+    ),
 )
