@@ -59,6 +59,8 @@ class LanePolicy:
         """What is left of the shares of one reply: worked out again for its rest they may round otherwise, and a higher
         lane would come after a lower one."""
         self._credit = 0
+        self._fits: int | None = None
+        """So many messages fit into a reply, as far as was seen; None while every reply had room for all."""
 
     def __repr__(self) -> str:
         return f"<LanePolicy {self.settings.policy.value} credit={self._credit}>"
@@ -67,6 +69,21 @@ class LanePolicy:
     def is_strict(self) -> bool:
         """Whether nothing of a lower lane goes while a higher one has something."""
         return self.settings.policy is LanesPolicy.STRICT
+
+    # -- replies ---------------------------------------------------------------------------------------------------
+
+    def planned(self, count: int) -> int:
+        """Return for how many of `count` deliveries shares are to be planned: what is planned beyond the room of a
+        reply would go to the higher lanes alone."""
+        if self._fits is None or (self.is_strict and self.settings.max_wait_us is None):
+            return count
+        return min(count, self._fits)
+
+    def _note_size(self, count: int, *, is_cut: bool) -> None:
+        if is_cut:
+            self._fits = count
+        elif self._fits is not None and count >= self._fits:
+            self._fits += max(1, self._fits // 4)
 
     # -- lanes -----------------------------------------------------------------------------------------------------
 
@@ -136,9 +153,15 @@ class LanePolicy:
         """Return how many of the next `count` deliveries may go to messages for their age."""
         if self.settings.max_wait_us is None:
             return 0
-        return max(0, (self._credit + count) // self.settings.max_wait_share)
+        return min(count, max(0, (self._credit + count) // self.settings.max_wait_share))
 
-    def delivered(self, count: int, old: int) -> None:
-        """Note deliveries, those for their age included. What of their share was not used is not made up for."""
+    def delivered(self, count: int, old: int, *, is_cut: bool = False, is_owed: bool = False) -> None:
+        """Note the deliveries of a reply, those for their age included, and whether it had room for less than planned.
+
+        What of the share for age nobody needed is not made up for; what is owed, since there was no room, is.
+        """
+        self._note_size(count, is_cut=is_cut)
         share = self.settings.max_wait_share
-        self._credit = min(self._credit + count - old * share, share - 1)
+        self._credit += count - old * share
+        if not (is_cut and is_owed):
+            self._credit = min(self._credit, share - 1)

@@ -88,6 +88,7 @@ class LaneTurns:
         if part.problem() is not None:
             bits = bit_of(NO_LANE) if part.has_available() else 0  # who leases it is told
         elif part.has_available():
+            part.lanes.keep_ages(policy.settings.max_wait_us)
             bits = part.lanes.known(only_highest=policy.is_strict)
         if bits is None:
             self._unknown[part] = None
@@ -211,6 +212,7 @@ class _Filling:
     def run(self, budget: int) -> None:
         """Give out what is next, at most `budget` messages."""
         policy, before, old = self._policy, self._count(), 0
+        budget = policy.planned(budget)
         share = policy.share_of_old(budget)
         if share:
             self._turns.bits(policy, self._topics, self._without)
@@ -219,7 +221,10 @@ class _Filling:
         if share and not self._is_over:
             old = self._by_age(share)
             self._by_lanes(budget - (self._count() - before))
-        policy.delivered(self._count() - before, old)
+        given = self._count() - before
+        is_cut = 0 < given < budget and self._turns.bits(policy, self._topics, ()) != 0
+        if given:
+            policy.delivered(given, old, is_cut=is_cut, is_owed=old < share)
 
     def _count(self) -> int:
         return sum(one.batches.choice.count for one in self._leased)

@@ -43,6 +43,7 @@ class PartitionLanes:
         self._now_us = now_us
         self._search: LaneSearch | None = None
         self._ages = Ages()
+        self._max_wait_us: int | None = None
         self._log: Log | None = None
         self._state: QueueState | None = None
 
@@ -79,6 +80,12 @@ class PartitionLanes:
         if offsets and self._search is not None:
             self._search.came_back(offsets)
             self._ages.came_back(offsets, self._now_us())
+
+    def keep_ages(self, max_wait_us: int | None) -> None:
+        """Remember for so long what came back when; not at all with None."""
+        if max_wait_us != self._max_wait_us:
+            self._max_wait_us = max_wait_us
+            self._ages.keep(max_wait_us)
 
     # -- what there is ---------------------------------------------------------------------------------------------
 
@@ -123,6 +130,7 @@ class PartitionLanes:
         state = self._ledger.state
         if self._search is None or self._log is not sight.log or self._state is not state:
             self._search, self._ages = LaneSearch(), Ages()
+            self._ages.keep(self._max_wait_us)
             self._log, self._state = sight.log, state
         return self._search
 

@@ -1,0 +1,101 @@
+"""Lanes where replies have less room than is asked for: shares hold over what fits, and what is remembered is bounded."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from tests.helpers.broker_core import SECOND
+from tests.helpers.lane_core import begin, publish
+from tests.helpers.queue_core import QueueCore, take
+from tests.helpers.queue_member import QueueMember
+
+from tidelog.broker.delivery.offset_set import OffsetSet
+from tidelog.broker.queues.ages import Ages
+from tidelog.protocol.batch import encode_batch
+from tidelog.protocol.messages import Settling
+
+
+def publish_large(core: QueueCore, priority: int, size: int = 100_000) -> None:
+    """Store a message of which some ten fill a reply."""
+    data = encode_batch([b"%d" % priority + b" " * size], timestamp_us=7, priority=priority)
+    core.produce(core.topic("orders").partition(0), memoryview(bytearray(data)))
+
+
+def given_large(core: QueueCore, member: QueueMember) -> list[int]:
+    """Let a member ask for a thousand; returns the priorities of what fitted, acknowledged."""
+    take(core, member, 1_000)
+    found: list[int] = []
+    for held in [*member.held.values()]:
+        found += [int(value.strip("b' ")) for value in held.left.values()]
+        member.settle([(held, Settling.ACCEPT, [*held.left], -1)])
+    core.settle()
+    member.harvest()
+    return found
+
+
+@pytest.mark.parametrize("sizes", [(100_000, 100_000), (150_000, 30_000)])
+def test_the_share_for_age_holds_when_few_messages_fit(sizes: tuple[int, int]) -> None:
+    """A reply that is full of a high lane owes what is old its share, and the next ones give it."""
+    core, (member,) = begin(lanes_max_wait=10 * SECOND)
+    for place in range(60):
+        publish_large(core, 0, sizes[place % 2])
+    core.advance(11 * SECOND)
+    for place in range(240):
+        publish_large(core, 9, sizes[place % 2])
+    seen: list[int] = []
+    while len(seen) < 150:
+        found = given_large(core, member)
+        assert 0 < len(found) < 60
+        seen += found
+    assert Counter(seen)[0] == pytest.approx(len(seen) / 5, abs=12)
+    assert Counter(seen[40:])[0] == pytest.approx(len(seen[40:]) / 5, abs=12)
+
+
+def test_the_share_for_age_holds_when_a_reply_is_full_of_leases() -> None:
+    """With more partitions than a reply has leases, one message each, as well."""
+    core, (member,) = begin(partitions=70, lanes_max_wait=10 * SECOND)
+    publish(core, [0] * 100)
+    core.advance(11 * SECOND)
+    seen: list[Counter[int]] = []
+    for _ in range(2):
+        for partition in range(70):
+            publish(core, [9] * 6, partition)
+        take(core, member, 1_000)
+        values = [value for held in member.held.values() for value in held.left.values()]
+        seen.append(Counter(int(value.strip("b'")) for value in values))
+        for held in [*member.held.values()]:
+            member.settle([(held, Settling.ACCEPT, [*held.left], -1)])
+        core.settle()
+        member.harvest()
+    assert seen[0] == {9: 384}
+    assert seen[1][0] == 100
+
+
+@pytest.mark.parametrize("sizes", [(100_000, 100_000), (150_000, 30_000)])
+def test_weights_hold_when_few_messages_fit(sizes: tuple[int, int]) -> None:
+    """No lane is further from its share than by what one or two replies hold, at any time."""
+    core, (member,) = begin(lanes_policy="weighted", lanes_weights="9:5, 0:5")
+    for place in range(400):
+        publish_large(core, 9 if place % 2 else 0, sizes[place % 4 // 2])
+    seen: Counter[int] = Counter()
+    while seen.total() < 300:
+        found = given_large(core, member)
+        assert 0 < len(found) < 60
+        seen.update(found)
+        assert abs(seen[9] - seen[0]) <= 40
+
+
+def test_what_came_back_is_not_remembered_without_a_longest_wait() -> None:
+    """Giving a message back for ever grows nothing: with a longest wait there are so many times of it, and else none."""
+    ages = Ages()
+    for now in range(1_500):
+        ages.came_back(OffsetSet([now]), now * SECOND)
+    assert repr(ages) == "<Ages of 0 batches from 0, 0 times of coming back>"
+    ages.keep(640 * SECOND)
+    for now in range(1_500):
+        ages.came_back(OffsetSet([now % 2]), now * SECOND)
+    assert repr(ages) in {f"<Ages of 0 batches from 0, {count} times of coming back>" for count in range(50, 66)}
+    assert [*ages.fresh(1_495 * SECOND)] == [0, 1]
+    ages.keep(None)
+    assert [*ages.fresh(0)] == []
