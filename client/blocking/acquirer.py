@@ -79,9 +79,8 @@ class Acquirer:
     # -- pulling ---------------------------------------------------------------------------------------------------
 
     def next_batches(self, until: float, together: int) -> list[Leased]:
-        """Return the next batch, and those behind it of the same lease up to `together` messages; none at `until`,
-        after `stop`, or if whoever pulls is looking and is told that there are none. Raises what stops the group's
-        reading."""
+        """Return the next batch and, up to `together` messages, those behind it of its lease; none at `until`, after `stop`,
+        or if whoever pulls is looking and is told that there are none. Raises what stops the group's reading."""
         self.asking.is_pulling, answers = True, self.asking.answers
         found: list[Leased] = []
         try:
@@ -127,11 +126,11 @@ class Acquirer:
                 self._damaged = (lease, error)
                 self.is_giving = False
                 return []
-            if not found:
-                self.is_giving = False
-                break
-            self._ask_ahead()
-            return found
+            if found:
+                self._ask_ahead()
+                return found
+            self.is_giving = False
+            break
         return []
 
     def batches_arrived(self, together: int) -> list[Leased]:
