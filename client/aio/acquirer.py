@@ -169,9 +169,8 @@ class Acquirer:
 
     def handed_out(self, count: int) -> None:
         """So many messages go to the user's code now, perhaps after others of the same list."""
-        now = self._time.now()
+        self._desk.seen_at = now = self._time.now()
         self._prefetch.gave(count, now)
-        self._desk.seen_at = now
 
     # -- joining ---------------------------------------------------------------------------------------------------
 
