@@ -79,8 +79,8 @@ class Acquirer:
     # -- pulling ---------------------------------------------------------------------------------------------------
 
     def next_batches(self, until: float, together: int) -> list[Leased]:
-        """Return the next batch and, up to `together` messages, those behind it of its lease; none at `until`, after `stop`,
-        or if whoever pulls is looking and is told that there are none. Raises what stops the group's reading."""
+        """Return the next batch and, up to `together` messages, those behind it of its lease; none at `until`, after
+        `stop`, or if whoever looks is told that there are none. Raises what stops the group's reading."""
         self.asking.is_pulling, answers = True, self.asking.answers
         found: list[Leased] = []
         try:
