@@ -111,12 +111,12 @@ async def test_an_unknown_topic_is_not_made_by_reading(world: World) -> None:
             await client.consumer("ordrs").receive()
         assert list(world.broker.store.topics) == ["default/orders"]
         late = client.consumer("late", wait_for_topic=True)
+        asked = world.broker.count(Metadata)
 
         async def wait() -> list[bytes | None]:
             return [message.value for message in await late.receive()]
 
         async def make() -> None:
-            asked = world.broker.count(Metadata)
             await world.elsewhere(lambda: world.broker.wait_for(Metadata, asked + 1))
             await client.produce("late", b"0")
 
