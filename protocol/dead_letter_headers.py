@@ -19,7 +19,7 @@ which record a copy was made of is also in its batch's origin columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import lru_cache
@@ -109,19 +109,19 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True):
         """Return what the headers of a message say, None where they are not those of a dead letter."""
         said = {name: value for name, value in pairs if value is not None and name.startswith(OWN_PREFIX)}
         try:
-            topic, _, count = said[TOPIC].decode().partition("~")
+            original = _original(said)
             return cls(
                 reason=said[REASON].decode(),
                 group=said[GROUP].decode(),
-                topic=topic,
-                partition=_whole(said[PARTITION]),
-                offset=_whole(said[OFFSET]),
+                topic=original.topic,
+                partition=original.partition,
+                offset=original.offset,
                 attempts=_whole(said.get(ATTEMPTS, b"0")),
                 error=said[ERROR].decode("utf-8", "replace") if ERROR in said else None,
                 first_delivered_us=_time_us(said.get(FIRST_DELIVERED_AT)),
                 at_us=_time_us(said.get(AT)),
                 redrives=_whole(said.get(REDRIVES, b"0")),
-                topic_count=_whole(count.encode() or b"1"),
+                topic_count=original.count,
             )
         except (KeyError, ValueError):
             return None
@@ -129,15 +129,15 @@ class DeadLetterHeaders(msgspec.Struct, frozen=True):
 
 def original_of(pairs: Iterable[Pair]) -> MessageId | None:
     """Return the id of the message that a dead letter is a copy of, by its headers; None where they name none."""
-    said = dict(pairs)
-    topic, partition, offset = said.get(TOPIC), said.get(PARTITION), said.get(OFFSET)
-    if topic is None or partition is None or offset is None:
-        return None
     try:
-        name, _, count = topic.decode().partition("~")
-        return MessageId(name, _whole(count.encode() or b"1"), _whole(partition), _whole(offset))
-    except ValueError:
+        return _original({name: value for name, value in pairs if value is not None})
+    except (KeyError, ValueError):
         return None
+
+
+def _original(said: Mapping[str, bytes]) -> MessageId:
+    topic, _, count = said[TOPIC].decode().partition("~")
+    return MessageId(topic, _whole(count.encode() or b"1"), _whole(said[PARTITION]), _whole(said[OFFSET]))
 
 
 def redrives_of(pairs: Iterable[Pair]) -> int:

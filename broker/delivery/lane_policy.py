@@ -70,14 +70,17 @@ class LanePolicy:
         """Whether nothing of a lower lane goes while a higher one has something."""
         return self.settings.policy is LanesPolicy.STRICT
 
+    @property
+    def has_shares(self) -> bool:
+        """Whether lanes, or messages for their age, have shares of a reply, for which its room matters."""
+        return not self.is_strict or self.settings.max_wait_us is not None
+
     # -- replies ---------------------------------------------------------------------------------------------------
 
     def planned(self, count: int) -> int:
         """Return for how many of `count` deliveries shares are to be planned: what is planned beyond the room of a
         reply would go to the higher lanes alone."""
-        if self._fits is None or (self.is_strict and self.settings.max_wait_us is None):
-            return count
-        return min(count, self._fits)
+        return count if self._fits is None or not self.has_shares else min(count, self._fits)
 
     def _note_size(self, count: int, *, is_cut: bool) -> None:
         if is_cut:

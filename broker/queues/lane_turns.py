@@ -222,8 +222,8 @@ class _Filling:
             old = self._by_age(share)
             self._by_lanes(budget - (self._count() - before))
         given = self._count() - before
-        is_cut = 0 < given < budget and self._turns.bits(policy, self._topics, ()) != 0
-        if given:
+        if given and policy.has_shares:
+            is_cut = given < budget and self._turns.bits(policy, self._topics, ()) != 0
             policy.delivered(given, old, is_cut=is_cut, is_owed=old < share)
 
     def _count(self) -> int:
