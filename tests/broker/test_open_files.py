@@ -17,6 +17,7 @@ import trio
 import trio.testing
 from tests.helpers.broker_core import SECOND, Core, batch, bulk_of
 from tests.helpers.faulty_files import FaultyFiles
+from tests.helpers.open_files import open_files
 from tests.helpers.raw_peer import RawPeer
 from tests.helpers.running_broker import running_broker
 
@@ -54,9 +55,8 @@ def uncollected() -> Iterator[None]:
 
 def held(folder: Path) -> list[str]:
     """Files below a folder that are removed and yet open or mapped in this process."""
-    links = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     maps = [line.partition("/")[2] for line in Path("/proc/self/maps").read_text().splitlines()]
-    return [name for name in [*links, *maps] if folder.name in name and name.endswith("(deleted)")]
+    return [name for name in [*open_files(), *maps] if folder.name in name and name.endswith("(deleted)")]
 
 
 def fill(core: Core, partition: Partition, count: int = 9) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.command_line import TIMEOUT_S, CommandLine, open_terminal
+from tests.helpers.open_files import open_files
 
 pytestmark = pytest.mark.process
 
@@ -178,7 +179,7 @@ def wait_until_connected(pid: int, port: int) -> None:
     """Return when a process has a socket connected to a port."""
     wanted = f":{port:04X} 01"
     for _ in range(3_000):
-        sockets = {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+        sockets = open_files(pid)
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
             fields = line.split()
             if f"{fields[2][-5:]} {fields[3]}" == wanted and f"socket:[{fields[9]}]" in sockets:

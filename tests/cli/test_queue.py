@@ -17,6 +17,7 @@ from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.command_line import TIMEOUT_S, CommandLine
 from tests.helpers.proxy import Proxy
 
+from tidelog.client.cli.consume_queue import AT_ONCE
 from tidelog.protocol.api import Api
 
 pytestmark = pytest.mark.process
@@ -246,7 +247,7 @@ def test_head_gives_back_what_it_did_not_take(tidelog: CommandLine, topic: str) 
     with tidelog.start("consume", topic, "--group", group, "--mode", "queue", "--follow") as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert process.stdout.read(1)
+        assert process.stdout.read(AT_ONCE * 510)  # all that it writes before it acknowledges, and more
         process.stdout.close()
         assert (process.wait(TIMEOUT_S), process.stderr.read()) == (0, b"")
     left = rest(tidelog, topic, group)

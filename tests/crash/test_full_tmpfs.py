@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.crash.test_queue_races import join, now_us, settled
 from tests.helpers.broker_process import BrokerProcess
+from tests.helpers.open_files import open_files
 from tests.helpers.queue_broker import QueueBroker, queue_settings
 from tests.helpers.queue_member import Notebook, QueueMember
 from tests.helpers.raw_peer import RawClient
@@ -129,8 +130,9 @@ def produce(client: RawClient, topic_id: int) -> ErrorInfo | None:
 
 def removed_but_open(broker: BrokerProcess, folder: Path) -> list[str]:
     """Files below a folder that are removed and that the process keeps open."""
-    links = [str(link.readlink()) for link in Path(f"/proc/{broker.process.pid}/fd").iterdir()]
-    return [name for name in links if name.startswith(str(folder)) and name.endswith("(deleted)")]
+    return [
+        name for name in open_files(broker.process.pid) if name.startswith(str(folder)) and name.endswith("(deleted)")
+    ]
 
 
 def test_a_deleted_topic_gives_its_space_back(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ import pytest
 
 from tests.helpers.broker_process import BrokerProcess, broker_process
 from tests.helpers.nursery import Forked, Nursery, nursery
+from tests.helpers.open_files import open_files
 
 pytestmark = pytest.mark.process
 
 
 def descriptors(broker: BrokerProcess) -> list[str]:
     """What a broker holds open, but for what the kernel numbers."""
-    links = Path(f"/proc/{broker.process.pid}/fd").iterdir()
-    return sorted(str(link.readlink()).partition(":[")[0] for link in links)
+    return sorted(name.partition(":[")[0] for name in open_files(broker.process.pid))
 
 
 def test_a_forked_broker_holds_what_a_started_one_holds(tmp_path: Path) -> None:
