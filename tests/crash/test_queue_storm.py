@@ -72,6 +72,10 @@ class Publisher:
         except BaseException as error:
             self.error = error
 
+    def wait_until_known(self) -> None:
+        """Wait until both clients know their broker: to find none at a first connection is an error."""
+        wait_until(lambda: self.error or (self.published and self.replays), "a first message and a first replay")
+
     def finish(self) -> None:
         """End it; raises what ended it before."""
         self._stopping.set()
@@ -156,6 +160,7 @@ def blow(tmp_path: Path, rounds: int, seed: int, kinds: tuple[str, ...]) -> Stor
             seen.make_group(group, queue_settings(visibility_s=VISIBILITY_S, max_attempts=4, backoff_s=0.1))
         crews = {group: Crew(tmp_path, seen, group, visibility_timeout=VISIBILITY_S) for group in GROUPS}
         publisher = Publisher(seen, broker.url, seed)
+        publisher.wait_until_known()
         storm = Storm(seen, proxy, crews, stack, seed)
         for _ in range(rounds):
             for kind in storm.rng.sample(kinds, len(kinds)):
