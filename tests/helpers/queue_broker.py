@@ -94,17 +94,27 @@ class QueueBroker:
         self.ask(ResetGroup(f"default/{group}", GroupStart("earliest")))
         self.note(Moved(group=group, is_done=True))
 
-    def publish(self, client: Client, producer: str, count: int, *, partition: int | None = None) -> list[str]:
+    def publish(
+        self,
+        client: Client,
+        producer: str,
+        count: int,
+        *,
+        partition: int | None = None,
+        priorities: Sequence[int] | None = None,
+    ) -> list[str]:
         """Publish the next messages of a producer; returns their names."""
         first = self.sequences.get(producer, 0)
         self.sequences[producer] = first + count
         values = [payload(producer, first + at, 40) for at in range(count)]
         began_ns = time.monotonic_ns()  # a worker may have it before the answer is here
-        receipts = client.produce_many(self.topic, values, partition=partition)
+        receipts = client.produce_many(self.topic, values, partition=partition, priority=priorities or 4)
         (where,) = {receipt.partition for receipt in receipts}
         names = [f"{producer}/{first + at}" for at in range(count)]
         offsets = receipts.offsets.tolist()
-        event = Published(messages=names, partition=f"{self.topic}/{where}", offsets=offsets)
+        kept = None if priorities is None else [*priorities]
+        where_to = f"{self.topic}/{where}"
+        event = Published(messages=names, partition=where_to, offsets=offsets, priorities=kept)
         self.events.append(stamped(event, began_ns))
         return names
 

@@ -26,6 +26,7 @@ from .payloads import origin_of
 What = Literal["ack", "nack", "reject", "return", "suspect", "extend"]
 How = Literal["ok", "lost", "failed", "unknown"]
 EXPIRED, BEFORE_START = "expired-by-retention", "before-start"
+USUAL_PRIORITY = 4
 
 
 class Grouped(Event, frozen=True, kw_only=True, tag="grouped"):
@@ -37,13 +38,15 @@ class Grouped(Event, frozen=True, kw_only=True, tag="grouped"):
 
 
 class Published(Event, frozen=True, kw_only=True, tag="published"):
-    """Messages were acknowledged at these offsets; `max_attempts` when they carry their own."""
+    """Messages were acknowledged at these offsets; `max_attempts` when they carry their own, `priorities` when they are
+    not all of the usual one."""
 
     messages: list[str]
     partition: str
     offsets: list[int]
     durability: Durability = "synced"
     max_attempts: int | None = None
+    priorities: list[int] | None = None
 
 
 class Handed(Event, frozen=True, kw_only=True, tag="handed"):
@@ -57,6 +60,7 @@ class Handed(Event, frozen=True, kw_only=True, tag="handed"):
     offset: int
     lease: int
     attempt: int
+    priority: int = USUAL_PRIORITY
     since_ns: int = 0
     until_ns: int = 0
 
@@ -179,6 +183,18 @@ class QueueHistory(Ordered[QueueEvent]):
             for event in self.events
             if isinstance(event, Published)
             for name, offset in zip(event.messages, event.offsets, strict=True)
+        }
+
+    @cached_property
+    def priorities(self) -> dict[str, int]:
+        """Message -> its priority."""
+        return {
+            name: priority
+            for event in self.events
+            if isinstance(event, Published)
+            for name, priority in zip(
+                event.messages, event.priorities or [USUAL_PRIORITY] * len(event.messages), strict=True
+            )
         }
 
     @cached_property

@@ -60,6 +60,16 @@ def nothing_invented(history: QueueHistory) -> Iterator[Violation]:
             yield Violation("nothing_invented", f"lease {event.lease:#x} is of {of_lease[event.lease]} and of {whose}")
 
 
+def lane_kept(history: QueueHistory) -> Iterator[Violation]:
+    """A message has the priority that it was published with, whenever it is handed out."""
+    for event in history.events:
+        if isinstance(event, Handed) and event.message in history.priorities:
+            wanted = history.priorities[event.message]
+            if event.priority != wanted:
+                said = f"{event.message} of priority {wanted} was handed out in {event.group} as of {event.priority}"
+                yield Violation("lane_kept", said)
+
+
 def settled_by_somebody(history: QueueHistory) -> Iterator[Violation]:
     """A message is acknowledged only in a group in which somebody acknowledged it; rejected by a wish, or its limit."""
     for (group, message), timeline in history.timelines.items():
@@ -266,6 +276,7 @@ def innocents_spared(history: QueueHistory) -> Iterator[Violation]:
 RULES: tuple[Rule, ...] = (
     nothing_lost,
     nothing_invented,
+    lane_kept,
     settled_by_somebody,
     settled_stays,
     one_live_lease,

@@ -87,6 +87,7 @@ class Work:
             offset=message.offset,
             lease=LeaseToken.parse(message.lease_token).lease,
             attempt=message.attempt,
+            priority=message.priority,
             since_ns=until_ns - int(self.job.visibility_timeout * 1e9),
             until_ns=until_ns,
         )

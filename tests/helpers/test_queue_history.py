@@ -41,7 +41,7 @@ def published(*sequences: int, **changes: object) -> Published:
 
 
 def handed(sequence: int, lease: int, attempt: int = 1, *, worker: str = "w", group: str = "g", at_ns: int = 0,
-           until_ns: int = 0) -> Handed:  # fmt: skip
+           until_ns: int = 0, priority: int = 4) -> Handed:  # fmt: skip
     """One message in a worker's hands."""
     return Handed(
         at_ns=at_ns,
@@ -52,6 +52,7 @@ def handed(sequence: int, lease: int, attempt: int = 1, *, worker: str = "w", gr
         offset=sequence,
         lease=lease,
         attempt=attempt,
+        priority=priority,
         until_ns=until_ns,
     )
 
@@ -194,6 +195,10 @@ BAD: dict[str, tuple[str, list[QueueEvent]]] = {
     "another message's place": (
         "nothing_invented",
         [G, Published(messages=["a/0"], partition=P, offsets=[5]), handed(0, 1), final(0, "leased")],
+    ),
+    "another message's lane": (
+        "lane_kept",
+        [G, published(0, 1, priorities=[9, 0]), handed(0, 1, priority=9), handed(1, 2), final(1, "leased")],
     ),
     "one lease of two workers": (
         "nothing_invented",
