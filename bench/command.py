@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import signal
 import sys
 from collections import defaultdict
@@ -69,6 +70,7 @@ class Command:
                         calls=options.calls,
                         seconds=options.seconds,
                         warm_up=options.warm_up,
+                        gib=options.gib,
                         round=options.first_round + number,
                     )
                     for figure, value in self.families[name](conditions):
@@ -97,12 +99,20 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--calls", type=_positive, default=4_000, help="calls that are timed one by one")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long a paced run takes")
     parser.add_argument("--warm-up", type=_positive, default=300_000, help="messages before a rate is measured")
+    parser.add_argument("--gib", type=_amount, default=1.0, help="GiB of a log that is large")
 
 
 def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected 1 or more, found {number}")
+    return number
+
+
+def _amount(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"expected more than 0, found {number:g}")
     return number
 
 

@@ -65,6 +65,17 @@ FIGURES = {
         Figure("dead_letters_in", "msg/s", "`reject` on each message, until the last copy is durable"),
         Figure("dead_letters_redriven", "msg/s", "`dead_letters.redrive` of all of them, until it returns"),
         Figure("restart_after_kill", "s", "from starting after kill -9 to the first answer, with 1 GB of log", 2),
+        *(
+            figure
+            for name, ended in (("stop", "a stop"), ("kill", "kill -9"))
+            for figure in (
+                Figure(
+                    f"lane_restart_{name}_serving", "s", f"from starting after {ended} to serving, lanes alternating", 2
+                ),
+                Figure(f"lane_restart_{name}_acquire", "s", "the same, to the answer to the first acquire", 2),
+                Figure(f"lane_restart_{name}_memory", "MB", "VmHWM of the broker by then", 1),
+            )
+        ),
         Figure("idle_memory", "MB", "anonymous resident memory (RssAnon) of a broker that nobody uses", 1),
         Figure("idle_cpu", "%", "share of one core that an idle broker takes", 2),
     )

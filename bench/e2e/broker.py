@@ -40,8 +40,10 @@ class BrokerProcess:
         """Start and wait until it serves. Raises RuntimeError with what it printed when it does not."""
         command = [sys.executable, "-m", "tidelog", "serve", "--data-dir", str(self.folder / "data")]
         command += ["--listen", "127.0.0.1:0", *self._options]
+        # Where the machine says to keep no bytecode a start would be the time to compile everything.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with (self.folder / "log").open("a") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith(READY_PREFIX):
@@ -55,10 +57,26 @@ class BrokerProcess:
             self._process.wait()
             self._process = None
 
+    def stop(self) -> None:
+        """End the process with SIGTERM. Raises RuntimeError when it does not end well."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            code = self._process.wait()
+            self._process = None
+            if code != 0:
+                raise RuntimeError(f"the broker ended with {code}: {(self.folder / 'log').read_text()[-2000:]}")
+
     def anonymous_bytes(self) -> int:
         """Return RssAnon: memory that is not a page of some file."""
+        return self._status_bytes("RssAnon")
+
+    def peak_bytes(self) -> int:
+        """Return VmHWM: the most that was resident at once, pages of files too."""
+        return self._status_bytes("VmHWM")
+
+    def _status_bytes(self, field: str) -> int:
         status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(status.split("RssAnon:")[1].split()[0]) * 1024
+        return int(status.split(f"{field}:")[1].split()[0]) * 1024
 
     def cpu_seconds(self) -> float:
         """Return the processor time used so far."""

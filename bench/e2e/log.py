@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 from ..command import Command
 from .dead_letters import dead_letters
+from .lane_restart import lane_restart
 from .queue_crowd import crowd
 from .queue_holes import holes
 from .queue_lanes import lanes
@@ -35,6 +36,7 @@ COMMAND = Command(
         "queue-lanes": lanes,
         "dead-letters": dead_letters,
         "restart": restart,
+        "lane-restart": lane_restart,
         "idle": idle,
     },
 )

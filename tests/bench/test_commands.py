@@ -13,7 +13,8 @@ from bench.compare import DEFAULT_PEER_PYTHON
 from bench.figures import CALLERS, FIGURES, LANES
 
 ROOT = Path(__file__).parent.parent.parent
-TINY = ["--messages", "300", "--calls", "8", "--seconds", "0.05", "--warm-up", "20", "--rounds", "1"]
+TINY = ["--messages", "300", "--calls", "8", "--seconds", "0.05", "--warm-up", "20"]
+TINY += ["--gib", "0.004", "--rounds", "1"]
 
 MORE = {"queue-lanes": ["--messages", "3000"]}
 """A backlog of 300 may be handled before the first of a high priority is sent, and that is no figure."""
@@ -31,6 +32,9 @@ FAMILIES = {
     "queue-lanes": {f"queue_lanes_{count}" for count in LANES} | {"queue_overtake_p50", "queue_overtake_p99"},
     "dead-letters": {"dead_letters_in", "dead_letters_redriven"},
     "restart": {"restart_after_kill"},
+    "lane-restart": {
+        f"lane_restart_{ended}_{what}" for ended in ("stop", "kill") for what in ("serving", "acquire", "memory")
+    },
     "idle": {"idle_memory", "idle_cpu"},
 }
 
@@ -119,6 +123,10 @@ from tidelog import QueueMessage
 ack = QueueMessage.ack
 QueueMessage.ack = lambda self, **rest: None if self.offset == 7 else ack(self, **rest)
 """
+SWAPS = """
+from bench.e2e import lane_restart, single_batches
+single_batches.PRIORITIES = (4, 9, 0)
+"""
 TWICE = """
 from tidelog import Queue
 messages = Queue.messages
@@ -142,6 +150,7 @@ Queue.messages = wrong
         pytest.param(LIES, "round-trip", id="a wrong offset"),
         pytest.param(LIES, "callers", id="a wrong offset of many"),
         pytest.param(SKIPS, "consume", id="a message that is passed over"),
+        pytest.param(SWAPS, "lane-restart", id="a message of another lane first"),
         pytest.param(HALVES, "deliver", id="a message that does not arrive"),
     ],
 )
