@@ -18,7 +18,7 @@ ends.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ from ..protocol.errors import InternalError, InvalidRequestError, ProtocolError,
 from ..protocol.frames import HEADER_BYTES
 from ..protocol.limits import MIB
 from ..protocol.messages import Message
-from .deferred import Deferred, FileSlice, Reply
+from .deferred import Bulk, Deferred, FileSlice, Reply
 from .errors import kept
 from .logging import get_logger
 from .metrics import Metrics
@@ -263,9 +263,7 @@ class Session:
     # -- replies -------------------------------------------------------------------------------------------------
 
     def _reply(self, key: RequestKey, reply: Reply) -> None:
-        bulk_bytes = sum(piece.length if isinstance(piece, FileSlice) else len(piece) for piece in reply.bulk)
-        head = self._connection.reply_head(key.api, key.correlation_id, reply.message, bulk_bytes)
-        self._output.send(head, reply.bulk, reply.undelivered)
+        self._output.send(*_framed(self._connection, key, reply, self._around.metrics))
 
     def _refuse(self, key: RequestKey, error: TidelogError) -> None:
         self._around.metrics.count_error(error.code)
@@ -327,6 +325,21 @@ class Session:
         self._bounds.leave()
         trio.lowlevel.notify_closing(self._socket)
         self._socket.close()
+
+
+def _framed(
+    connection: ServerConnection, key: RequestKey, reply: Reply, metrics: Metrics
+) -> tuple[bytes, Sequence[Bulk], Callable[[], None] | None]:
+    """Return what is sent of a reply. One that no peer would take is taken back, and the request refused."""
+    bulk_bytes = sum(piece.length if isinstance(piece, FileSlice) else len(piece) for piece in reply.bulk)
+    try:
+        head = connection.reply_head(key.api, key.correlation_id, reply.message, bulk_bytes)
+    except TidelogError as error:
+        metrics.count_error(error.code)
+        if reply.undelivered is not None:
+            reply.undelivered()
+        return connection.error_reply(key.api, key.correlation_id, error), (), None
+    return head, reply.bulk, reply.undelivered
 
 
 async def _discard_input(sock: socket.socket) -> None:

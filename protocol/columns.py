@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import pairwise
-from typing import ClassVar, overload
+from typing import ClassVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from ..native.column import rises, split
 from .batch_header import Attributes
 from .errors import InvalidBatchError
 
@@ -26,10 +26,6 @@ Bools = npt.NDArray[np.bool_]
 
 FEW_ENTRIES = 8
 """Up to so many offsets are looked at one by one: numpy's calls take 4 us in a warm loop and 20 in a single produce."""
-
-SOME_ENTRIES = 128
-"""Up to so many lists of numbers are quicker than numpy's calls, of which each takes a microsecond: small batches, of
-several priorities, are read mostly."""
 
 
 class BinaryColumn(Sequence[bytes | None]):
@@ -85,25 +81,8 @@ class BinaryColumn(Sequence[bytes | None]):
         return unpack_bits(self.validity, len(self))
 
     def to_list(self) -> list[bytes | None]:
-        """Return all entries.
-
-        Reading them one after the other from a BytesIO costs about 55 ns each and slicing bytes about 100;
-        entries of one length come out of numpy at about 20.
-        """
-        entries: list[bytes | None]
-        lengths = self.lengths()
-        length = int(lengths[0]) if len(lengths) else 0
-        start, end = int(self.offsets[0]), int(self.offsets[-1])
-        if not length or end - start != length * len(lengths):
-            are_equal = False
-        elif len(lengths) <= SOME_ENTRIES:
-            are_equal = self.offsets.tolist() == [*range(start, end + 1, length)]
-        else:
-            are_equal = bool((lengths == length).all())
-        if are_equal:
-            entries = np.frombuffer(self.data[start:end], dtype=f"V{length}").tolist()
-        else:
-            entries = [*map(BytesIO(self.data[start:end]).read, lengths.tolist())]
+        """Return all entries."""
+        entries = cast("list[bytes | None]", split(self.data, self.offsets))
         if self.validity is not None:
             for at in np.flatnonzero(~self.is_valid()).tolist():
                 entries[at] = None
@@ -274,18 +253,14 @@ class ColumnCursor:
     def offsets(self, name: str, count: int) -> Int32s:
         """Return the next offsets i32[count + 1], which start at 0 and never decrease."""
         offsets = self.int32s(f"the offsets of {name}", count + 1)
-        if count <= SOME_ENTRIES:
-            few = offsets.tolist()
-            if not few[0] and few == sorted(few):
-                return offsets
+        if rises(offsets):
+            return offsets
         if offsets[0] != 0:
             raise InvalidBatchError(f"expected the offsets of {name} to start at 0, found {offsets[0]}")
-        if not bool((offsets[1:] >= offsets[:-1]).all()):
-            at = int(np.flatnonzero(offsets[1:] < offsets[:-1])[0])
-            raise InvalidBatchError(
-                f"expected the offsets of {name} never to decrease, found {offsets[at]} then {offsets[at + 1]}"
-            )
-        return offsets
+        at = int(np.flatnonzero(offsets[1:] < offsets[:-1])[0])
+        raise InvalidBatchError(
+            f"expected the offsets of {name} never to decrease, found {offsets[at]} then {offsets[at + 1]}"
+        )
 
     def binary(self, name: str, count: int, *, nullable: bool) -> BinaryColumn:
         """Return the next binary column of `count` entries, its bitmap first where it is `nullable`."""

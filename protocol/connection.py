@@ -29,7 +29,7 @@ from .errors import (
     UnsupportedError,
 )
 from .frames import MAX_CORRELATION_ID, VERSION, Flags, Frame, decode_frame, encode_head, frame_bytes
-from .limits import KIB, MAX_FRAME_BYTES, MAX_UNAUTHENTICATED_BYTES, MIB
+from .limits import KIB, MAX_CONTROL_BYTES, MAX_FRAME_BYTES, MAX_UNAUTHENTICATED_BYTES, MIB
 from .messages import Message, api_of, decode_error, decode_reply, decode_request, encode, encode_error
 
 INITIAL_BUFFER_BYTES = KIB
@@ -193,8 +193,15 @@ class ServerConnection:
         self.buffer.max_frame_bytes = self._max_frame_bytes
 
     def reply_head(self, api: int, correlation_id: int, message: Message, bulk_bytes: int = 0) -> bytes:
-        """Return a reply up to its bulk."""
-        return encode_head(api, Flags.REPLY, correlation_id, encode(message), bulk_bytes)
+        """Return a reply up to its bulk. Raises InvalidRequestError for one that no peer would take."""
+        control = encode(message)
+        if len(control) > MAX_CONTROL_BYTES:
+            raise InvalidRequestError(
+                f"expected to be asked for a reply of at most {MAX_CONTROL_BYTES} bytes, found {len(control)}; ask for"
+                " less at once",
+                limit=MAX_CONTROL_BYTES,
+            )
+        return encode_head(api, Flags.REPLY, correlation_id, control, bulk_bytes)
 
     def error_reply(self, api: int, correlation_id: int, error: TidelogError) -> bytes:
         """Return a whole reply that refuses a request."""

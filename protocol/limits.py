@@ -49,6 +49,10 @@ HELLO_TIMEOUT_US = 10_000_000
 MAX_CONTROL_BYTES = 4 * MIB
 """Control structs are small; a metadata reply for thousands of partitions is the largest."""
 
+PAGE_BYTES = MIB
+"""When a reply that can be gone on with is full: what is added last may go beyond it, and encoding it all takes a
+broker's loop a few milliseconds."""
+
 MAX_REQUESTS_IN_FLIGHT = 256
 """Unanswered requests of one connection; then the broker stops reading from it."""
 

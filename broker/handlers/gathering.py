@@ -9,13 +9,11 @@ from typing import Generic, TypeVar, cast
 from ...protocol.errors import InternalError, TidelogError
 from ..deferred import Deferred, Reply
 from ..errors import kept
+from ..turns import PER_TURN, pause
 from .context import Answer, Context
 
 T = TypeVar("T")
 Q = TypeVar("Q")
-
-PER_TURN = 256
-"""So many lookups at once; then the loop runs before the next."""
 
 
 def when_all(
@@ -106,9 +104,9 @@ class _Turns(Generic[Q, T]):
 
     def pause(self) -> None:
         """Let others run before the next turn."""
-        self._context.offload(_nothing, self._again)
+        pause(self._context.offload).on_done(self._again)
 
-    def _again(self) -> None:
+    def _again(self, _over: Deferred[None]) -> None:
         try:
             if self.go_on():
                 _follow(self.answer, self.whole())
@@ -124,10 +122,6 @@ def _follow(answer: Deferred[Reply], whole: Answer) -> None:
         answer.resolve(whole)
     else:
         whole.on_done(partial(_pass_on, answer))
-
-
-def _nothing() -> None:
-    """Be the work of a worker that is only waited for."""
 
 
 def _pass_on(answer: Deferred[Reply], whole: Deferred[Reply]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from ...protocol.errors import InvalidRequestError, TidelogError, UnknownGroupError
+from ...protocol.errors import InvalidRequestError, TidelogError
 from ...protocol.group_name import full_group_name
 from ...protocol.messages import (
     AlterGroup,
@@ -12,130 +10,45 @@ from ...protocol.messages import (
     DeleteGroup,
     DeleteGroupReply,
     DescribeGroups,
-    DescribeGroupsReply,
-    ErrorInfo,
     GroupBegin,
-    GroupError,
-    GroupInfo,
+    GroupPlace,
     GroupReply,
-    GroupTopicInfo,
     ResetGroup,
     ResetGroupReply,
 )
-from ...protocol.topic_name import full_name, short_name
+from ...protocol.topic_name import full_name
 from ..deferred import Deferred, Reply
-from ..errors import kept
-from ..groups import Group, GroupDetails, Joined
+from ..flow import Flow, awaited
+from ..groups import Joined
+from ..page_room import PageRoom
+from ..turns import Pace, in_turns
 from .context import Answer, Context
-from .gathering import ask_in_turns
+from .group_list import describe_group, list_groups
 
 MAX_NAMES = 10_000
 """Groups that one request may name."""
 
-SUGGESTIONS = 8
-"""Unknown names of one request that are compared with all that are known: each takes milliseconds."""
-
 
 def describe(context: Context, request: DescribeGroups) -> Answer:
     """Describe groups by name, or all; what cannot be described is an error beside the others."""
-    names = None if request.names is None else list(request.names)
-    if names is not None and len(names) > MAX_NAMES:
-        raise InvalidRequestError(f"expected at most {MAX_NAMES} groups, found {len(names)}")
-    found = context.groups.all() if names is None else _named(context, names)
-
-    def reply(infos: list[GroupInfo | TidelogError]) -> Reply:
-        groups = [info for info in infos if isinstance(info, GroupInfo)]
-        # One that was deleted since the list was made is not on it.
-        errors = [
-            GroupError(name, ErrorInfo.of(info))
-            for name, info in zip(names or (), infos, strict=names is not None)
-            if isinstance(info, TidelogError)
-        ]
-        return Reply(DescribeGroupsReply(groups, errors, context.time.wall_us()))
-
-    weigh = partial(_weight, context) if request.details else _light
-    return ask_in_turns(context, found, partial(_told, context, details=request.details), reply, weigh)
-
-
-def _weight(context: Context, group: Group | TidelogError) -> int:
-    """Return how many lookups it is to describe a group: one for each partition."""
-    if isinstance(group, TidelogError):
-        return 1
-    topics = [topic for topic in map(context.topics.find_id, group.topic_ids) if topic is not None]
-    return 1 + sum(topic.partition_count for topic in topics)
-
-
-def _light(_group: Group | TidelogError) -> int:
-    return 1
-
-
-def _named(context: Context, names: list[str]) -> list[Group | TidelogError]:
-    found: list[Group | TidelogError] = []
-    suggestions = SUGGESTIONS
-    for name in names:
-        try:
-            full = full_group_name(name)
-            group = context.groups.find(full)
-            if group is None and suggestions <= 0:
-                raise UnknownGroupError(f'no group "{short_name(full)}"', name=short_name(full))
-            found.append(group or context.groups.named(full))
-        except TidelogError as error:
-            suggestions -= isinstance(error, UnknownGroupError)
-            found.append(kept(error))
-    return found
-
-
-def _told(
-    context: Context, group: Group | TidelogError, *, details: bool
-) -> GroupInfo | TidelogError | Deferred[GroupInfo]:
-    if isinstance(group, TidelogError):
-        return group
-    group = context.groups.by_id(group.id)  # as it is now: it may have waited for its turn
-    if not details:
-        return _info(context, group)
-    found = context.group_details.details(group)
-    if isinstance(found, Deferred):
-        return found.then(lambda known: _detailed(group, known))
-    return _detailed(group, found)
-
-
-def _info(context: Context, group: Group) -> GroupInfo:
-    info = group.info()
-    topics = [topic for topic in map(context.topics.find_id, group.topic_ids) if topic is not None]
-    info.topics = [GroupTopicInfo(topic.id, topic.name) for topic in topics]
-    return info
+    if request.names is not None and len(request.names) > MAX_NAMES:
+        raise InvalidRequestError(f"expected at most {MAX_NAMES} groups, found {len(request.names)}")
+    return in_turns(list_groups(context, request))
 
 
 def _replied(context: Context, joining: Deferred[Joined]) -> Answer:
     """Return the reply that describes a group in full, once it is as asked."""
-    answer: Deferred[Reply] = Deferred()
-
-    def told(joined: Joined, info: GroupInfo | TidelogError) -> None:
-        known = info if isinstance(info, GroupInfo) else _info(context, joined.group)  # what was asked is done
-        answer.resolve(Reply(GroupReply(known, joined.created, context.time.wall_us())))
-
-    def done(made: Deferred[Joined]) -> None:
-        if made.error is not None:
-            answer.fail(made.error)
-            return
-        joined = made.result()
-        try:
-            info = _told(context, joined.group, details=True)
-        except TidelogError as error:
-            info = error
-        if isinstance(info, Deferred):
-            info.on_done(lambda found: told(joined, found.error or found.result()))
-        else:
-            told(joined, info)
-
-    joining.on_done(done)
-    return answer
+    return in_turns(_told(context, joining))
 
 
-def _detailed(group: Group, details: GroupDetails) -> GroupInfo:
-    info = group.info()
-    info.topics, info.members, info.counters = details.topics, details.members, details.counters
-    return info
+def _told(context: Context, joining: Deferred[Joined]) -> Flow[Reply]:
+    joined = yield from awaited(joining)
+    room, pace = PageRoom(), Pace(context.offload)
+    try:
+        info, rest = yield from describe_group(context, joined.group, GroupPlace(), room, pace, details=True)
+    except TidelogError:  # what was asked is done
+        info, rest = joined.group.info(), None
+    return Reply(GroupReply(info, joined.created, context.time.wall_us(), rest))
 
 
 def create(context: Context, request: CreateGroup) -> Answer:

@@ -5,23 +5,26 @@ Only topics with messages of several priorities are counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from ...protocol.batch import HEADER_BYTES, BatchHeader
-from ...protocol.errors import TidelogError, UnknownTopicIdError
-from ...protocol.messages import GroupTopicInfo, LaneInfo
+from ...protocol.errors import TidelogError
+from ...protocol.messages import LaneInfo
 from ..deferred import Deferred
 from ..delivery.offset_set import OffsetSet
+from ..flow import Flow, offloaded
 from ..groups import Group
 from ..partition import Partition
 from ..services import Offload
 from ..storage.lane_index import LANES
 from ..storage.lane_survey import LaneSurvey
 from ..storage.reader import FileSlice
+from ..turns import Pace
 from .lane_search import Sight
-from .topic_source import TopicSource
+
+MASKS_PER_LOOKUP = 64
+"""So many partitions are asked whether they have lanes in the time of one lookup."""
 
 
 @dataclass(slots=True)
@@ -52,44 +55,28 @@ def has_lanes(partition: Partition) -> bool:
     return mask & (mask - 1) != 0
 
 
-def with_lanes(
-    group: Group, infos: Sequence[GroupTopicInfo], topics: TopicSource, offload: Offload, done: Callable[[], None]
-) -> None:
-    """Fill in what is available to a group in the lanes of topics, then call `done`."""
-    missing = len(infos) + 1
-
-    def take(info: GroupTopicInfo | None, lanes: list[LaneInfo]) -> None:
-        nonlocal missing
-        missing -= 1
-        if info is not None:
-            info.lanes = lanes
-        if not missing:
-            done()
-
-    for info in infos:
-        try:
-            partitions = topics.by_id(info.topic_id).partitions
-        except UnknownTopicIdError:  # deleted meanwhile
-            partitions = []
-        count_lanes(group, partitions, offload, partial(take, info))
-    take(None, [])
+def any_lanes(partitions: Sequence[Partition], pace: Pace) -> Flow[bool]:
+    """Return whether any of these partitions has messages of several priorities."""
+    yield from pace.spend(len(partitions) // MASKS_PER_LOOKUP)
+    return any(map(has_lanes, partitions))
 
 
-def count_lanes(
-    group: Group, partitions: Sequence[Partition], offload: Offload, done: Callable[[list[LaneInfo]], None]
-) -> None:
-    """Count what is available to a group in these partitions together, then call `done`: one entry for each priority,
-    the highest first; none where there are no lanes."""
-    counted = [_counted(group, one) for one in partitions] if any(map(has_lanes, partitions)) else []
-    if not counted:
-        done([])
-        return
+def count_lanes(group: Group, partitions: Sequence[Partition], offload: Offload, pace: Pace) -> Flow[list[LaneInfo]]:
+    """Count what is available to a group in these partitions together: one entry for each priority, the highest first;
+    none where there are no lanes. Each partition is counted as it is when its turn comes."""
+    if not (yield from any_lanes(partitions, pace)):
+        return []
+    counted: list[_Counted] = []
+    for one in partitions:
+        counted.append(_counted(group, one))
+        yield from pace.spend()
 
     def run() -> None:
         for one in counted:
             one.run()
 
-    offload(run, partial(_with_ages, counted, done))
+    yield offloaded(offload, run)
+    return (yield from _with_ages(counted, pace))
 
 
 def _counted(group: Group, partition: Partition) -> _Counted:
@@ -105,40 +92,38 @@ def _counted(group: Group, partition: Partition) -> _Counted:
     return _Counted(partition, sight, log.survey_lanes(first, end))
 
 
-def _with_ages(counted: Sequence[_Counted], done: Callable[[list[LaneInfo]], None]) -> None:
-    """Find out when the first of each lane was appended in each partition; 0 where it cannot be read."""
-    mask = 0
-    infos = [LaneInfo(priority, sum(one.counts.get(priority, 0) for one in counted)) for priority in range(LANES)]
+def _with_ages(counted: Sequence[_Counted], pace: Pace) -> Flow[list[LaneInfo]]:
+    """Sum up, and find out when the first of each lane was appended in each partition; 0 where it cannot be read."""
+    mask, infos, pending = 0, [LaneInfo(priority) for priority in range(LANES)], list[Deferred[None]]()
     for one in counted:
         mask |= one.sight.log.lane_mask
-    infos = [info for info in reversed(infos) if info.available or mask >> info.priority & 1]
-    missing = 1
+        for priority, count in one.counts.items():
+            infos[priority].available += count
+        for priority, offset in one.firsts.items():
+            pending += _find_age(one.partition, offset, infos[priority])
+        yield from pace.spend(1 + len(one.firsts))
+    yield from pending
+    return [info for info in reversed(infos) if info.available or mask >> info.priority & 1]
 
-    def arrived() -> None:
-        nonlocal missing
-        missing -= 1
-        if not missing:
-            done(infos)
 
-    def later(info: LaneInfo, found: Deferred[Sequence[FileSlice]]) -> None:
-        if found.error is None:
-            _take(info, found.result())
-        arrived()
+def _find_age(partition: Partition, offset: int, info: LaneInfo) -> list[Deferred[None]]:
+    """Take the time of a message into a lane; returns what is to be waited for, if anything."""
+    try:
+        found = partition.get(offset)
+    except TidelogError:
+        return []
+    if not isinstance(found, Deferred):
+        _take(info, found)
+        return []
+    over: Deferred[None] = Deferred()
 
-    for info in infos:
-        for one in counted:
-            if info.priority not in one.firsts:
-                continue
-            try:
-                found = one.partition.get(one.firsts[info.priority])
-            except TidelogError:
-                continue
-            if isinstance(found, Deferred):
-                missing += 1
-                found.on_done(partial(later, info))
-            else:
-                _take(info, found)
-    arrived()
+    def later(read: Deferred[Sequence[FileSlice]]) -> None:
+        if read.error is None:
+            _take(info, read.result())
+        over.resolve(None)
+
+    found.on_done(later)
+    return [over]
 
 
 def _take(info: LaneInfo, found: Sequence[FileSlice]) -> None:

@@ -6,7 +6,6 @@ A group that is not at work is not put to work for that, and nothing is begun wh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from ...protocol.errors import NotFoundError
 from ...protocol.group_name import full_group_name
@@ -14,22 +13,25 @@ from ...protocol.messages import (
     GroupMessages,
     GroupMessagesReply,
     GroupPartitionInfo,
-    GroupTopicInfo,
+    GroupPlace,
     MessageState,
 )
 from ...protocol.topic_name import full_name
-from ..deferred import Deferred
+from ..flow import Flow
 from ..groups import Group, GroupDetails, Groups
+from ..page_room import PageRoom
 from ..partition import Partition
 from ..services import Services
 from ..topics import Topic, Topics
+from ..turns import Pace
 from .counters import Counters
+from .group_partition import GroupPartition
 from .idle_books import IdleBooks
-from .lane_depths import with_lanes
 from .ledger import Ledger
 from .message_states import MessageStateReader, check_states
 from .queue_group import QueueGroup
-from .standing import offline, standing, with_ages
+from .standing import standing
+from .telling import Telling
 
 
 class Looking:
@@ -52,25 +54,22 @@ class Looking:
     def __repr__(self) -> str:
         return f"<Looking at {len(self._counters)} groups>"
 
-    def details(self, group: Group) -> GroupDetails | Deferred[GroupDetails]:
-        """Return where a group stands in every partition, its members, and what was counted."""
-        work = self._at_work.get(group.id)
-        topics: list[GroupTopicInfo] = []
-        aged: list[tuple[Partition, GroupPartitionInfo]] = []
-        for topic in self._topics_of(group):
-            infos = [offline(index, error) for index, error in sorted(topic.offline.items())]
-            for one in topic.partitions:
-                part = None if work is None else work.parts.get((topic.id, one.index))
-                infos.append(standing(self._ledger(group, one), None if part is None else part.letters.problem))
-                aged.append((one, infos[-1]))
-            infos.sort(key=_index)
-            topics.append(GroupTopicInfo(topic.id, topic.name, infos))
-        answer: Deferred[GroupDetails] = Deferred()
-        members = [] if work is None else work.members.infos()
-        found = GroupDetails(topics, members, self.counters_of(group).values())
-        done = partial(_resolve, answer, found)
-        with_ages(aged, partial(with_lanes, group, topics, self._topics, self._offload, done))
-        return answer if answer.is_pending else found
+    def telling(self, group: Group, begin: GroupPlace, room: PageRoom, pace: Pace) -> Flow[GroupDetails]:
+        """Tell where a group stands in every partition, its members, and what was counted: see `telling`."""
+        group_id = group.id
+        work = self._at_work.get(group_id)
+
+        def now() -> Group:
+            return self._groups.by_id(group_id)
+
+        def standing_in(partition: Partition) -> GroupPartitionInfo:
+            part = self._part(group_id, partition)
+            return standing(self._ledger(now(), partition), None if part is None else part.letters.problem)
+
+        telling = Telling(now, self._topics.find_id, standing_in, self._offload, room, pace)
+        told = yield from telling.run(begin, None if work is None else work.members)
+        told.counters = self.counters_of(now()).values()
+        return told
 
     def _topics_of(self, group: Group) -> list[Topic]:
         """Return the topics that a group reads; one that was deleted just now is not among them."""
@@ -78,9 +77,12 @@ class Looking:
 
     def _ledger(self, group: Group, partition: Partition) -> Ledger:
         """Return what is recorded of a group in a partition; the group is not put to work for that."""
-        work = self._at_work.get(group.id)
-        part = None if work is None else work.parts.get(partition.delivery.place)
+        part = self._part(group.id, partition)
         return Ledger(IdleBooks(group, self.counters_of(group)), partition) if part is None else part.ledger
+
+    def _part(self, group_id: int, partition: Partition) -> GroupPartition | None:
+        work = self._at_work.get(group_id)
+        return None if work is None else work.parts.get(partition.delivery.place)
 
     def counters_of(self, group: Group) -> Counters:
         """Return what was counted of a group."""
@@ -120,14 +122,6 @@ class Looking:
     def partitions_of(self, group: Group) -> list[Partition]:
         """Return the partitions that a group reads, and that are there."""
         return [one for topic in self._topics_of(group) for one in topic.partitions]
-
-
-def _resolve(answer: Deferred[GroupDetails], found: GroupDetails) -> None:
-    answer.resolve(found)
-
-
-def _index(info: GroupPartitionInfo) -> int:
-    return info.partition
 
 
 def _place(partition: Partition) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...protocol.messages import MemberInfo
 from .group_partition import GroupPartition
 from .member import Member
 from .surroundings import Surroundings
@@ -96,8 +95,3 @@ class Members:
         if member is not None:
             member.leases.pop(lease, None)
             self._forget_left(member)
-
-    def infos(self) -> list[MemberInfo]:
-        """Describe them."""
-        there = [one for one in self if not one.has_left]
-        return [MemberInfo(one.id, one.client, one.leased(), one.waiting > 0) for one in there]

@@ -14,6 +14,7 @@ from ...protocol.messages import (
     Acquire,
     GroupMessages,
     GroupMessagesReply,
+    GroupPlace,
     LeaveGroup,
     MessageState,
     Settle,
@@ -22,12 +23,15 @@ from ...protocol.topic_name import short_name
 from ..dead_letters.letter_topics import LETTER_RETENTION_US, LetterTopics
 from ..deferred import Deferred, Reply
 from ..delivery.lease import LeaseIds
+from ..flow import Flow
 from ..groups import Group, GroupDetails, Groups
 from ..moving.pins import Pins
+from ..page_room import WHOLE, PageRoom
 from ..partition import Partition
 from ..services import Services
 from ..timers import Timers
 from ..topics import Topic, Topics
+from ..turns import Pace, in_turns
 from .counters import Counters
 from .deliveries import Deliveries
 from .delivery_log import DAY_US, delivery_settings
@@ -145,9 +149,13 @@ class Queues:
 
     # -- what is asked of groups -----------------------------------------------------------------------------------
 
+    def telling(self, group: Group, begin: GroupPlace, room: PageRoom, pace: Pace) -> Flow[GroupDetails]:
+        """Tell where a group stands in every partition, its members, and what was counted, in turns."""
+        return self._looking.telling(group, begin, room, pace)
+
     def details(self, group: Group) -> GroupDetails | Deferred[GroupDetails]:
-        """Return where a group stands in every partition, its members, and what was counted."""
-        return self._looking.details(group)
+        """Return all of that; at once where it takes one turn."""
+        return in_turns(self.telling(group, GroupPlace(), PageRoom(WHOLE), Pace(self._services.offload)))
 
     def message_states(self, topic_id: int, partition: int, offset: int) -> list[MessageState]:
         """Return what the groups that read a topic make of a message. Raises UnknownTopicIdError, NotFoundError."""

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-
-from ...protocol.batch import HEADER_BYTES, BatchHeader
 from ...protocol.errors import TidelogError
 from ...protocol.messages import ErrorInfo, GroupPartitionInfo
-from ..deferred import Deferred
-from ..partition import Partition
-from ..storage.reader import FileSlice
 from .ledger import Ledger
 
 
@@ -39,40 +32,3 @@ def offline(index: int, error: TidelogError | None) -> GroupPartitionInfo:
     info = GroupPartitionInfo(index, 0, 0)
     info.problem = None if error is None else ErrorInfo.of(error)
     return info
-
-
-def with_ages(parts: Sequence[tuple[Partition, GroupPartitionInfo]], done: Callable[[], None]) -> None:
-    """Fill in when the oldest unsettled message of each was appended, then call `done`; 0 where it cannot be read."""
-    missing = 1
-
-    def arrived() -> None:
-        nonlocal missing
-        missing -= 1
-        if not missing:
-            done()
-
-    for partition, info in parts:
-        if info.floor >= info.end_offset:
-            continue
-        try:
-            found = partition.get(info.floor)
-        except TidelogError:
-            continue
-        if isinstance(found, Deferred):
-            missing += 1
-            found.on_done(partial(_take_later, info, arrived))
-        else:
-            _take(info, found)
-    arrived()
-
-
-def _take_later(info: GroupPartitionInfo, arrived: Callable[[], None], found: Deferred[Sequence[FileSlice]]) -> None:
-    if found.error is None:
-        _take(info, found.result())
-    arrived()
-
-
-def _take(info: GroupPartitionInfo, found: Sequence[FileSlice]) -> None:
-    piece = found[0]
-    header = BatchHeader.read(piece.file.read_at(piece.position, HEADER_BYTES))
-    info.oldest_unsettled_us = header.append_time_us

@@ -12,7 +12,6 @@ from ...protocol.messages import (
     AlterGroup,
     CreateGroup,
     DeleteGroup,
-    DescribeGroups,
     DescribeGroupsReply,
     GroupMessages,
     GroupMessagesReply,
@@ -25,10 +24,11 @@ from ...protocol.topic_name import MessageId
 from ..core.arguments import check_count, check_flag, check_word, listed
 from ..core.bounds import Bound
 from ..core.deadline import Deadline
+from ..core.group_pages import GroupPages
 from ..core.group_settings import to_group_settings, to_group_start, to_setting_names
 from ..core.record import to_partition
 from ..core.times import DEFAULT, Duration, Timeout
-from ..group import Group, GroupBegin, begin_from, group_from
+from ..group import Group, GroupBegin, begin_from
 from ..message_state import MessageState
 from ..retry import Backoff
 from .change import change
@@ -111,7 +111,7 @@ class AsyncGroups:
         def doubt() -> None:  # perhaps it was made: then the repeat finds it
             request.exist_ok = True
 
-        return _group_of(await change(session.link, request, deadline, doubt))
+        return await _group_of(session, await change(session.link, request, deadline, doubt), deadline)
 
     async def describe(self, name: str, *, timeout: Timeout = DEFAULT) -> Group:
         """Return one group. Raises UnknownGroupError that suggests the nearest name."""
@@ -119,16 +119,15 @@ class AsyncGroups:
         return group
 
     async def list(self, names: str | Iterable[str] | None = None, *, timeout: Timeout = DEFAULT) -> GroupList:
-        """Return all groups, or those that are named, by name. Raises UnknownGroupError for one that is not there."""
+        """Return all groups, or those that are named, by name. Raises UnknownGroupError for one that is not there.
+
+        A list that is longer than a reply is asked for as it goes: a group that is made or deleted meanwhile is in it
+        or not. `timeout` is for all of it."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         wanted = None
         if names is not None:
             wanted = [*dict.fromkeys(_full(session, name) for name in _names("names", names, "groups"))]
-        reply = (await session.link.call(DescribeGroups(wanted, details=True), deadline)).message
-        assert isinstance(reply, DescribeGroupsReply)
-        if reply.errors:
-            raise reply.errors[0].error.error()
-        return sorted((group_from(info, reply.now_us) for info in reply.groups), key=lambda group: group.name)
+        return await _listed(session, GroupPages(wanted), deadline)
 
     async def set(
         self,
@@ -148,7 +147,7 @@ class AsyncGroups:
         letters = _full_topic(session, dead_letter_topic)
         settings = to_group_settings(visibility_timeout, max_attempts, backoff, max_in_flight, dead_letter, letters)
         request = AlterGroup(_full(session, name), settings, to_setting_names("reset", reset))
-        return _group_of(await change(session.link, request, deadline, _nothing))
+        return await _group_of(session, await change(session.link, request, deadline, _nothing), deadline)
 
     async def reset(
         self,
@@ -248,6 +247,15 @@ def _nothing() -> None:
     """What is asked for is done a second time without harm."""
 
 
-def _group_of(reply: Message | None) -> Group:
+async def _listed(session: Session, pages: GroupPages, deadline: Deadline) -> GroupList:
+    while (request := pages.request) is not None:
+        reply = (await session.link.call(request, deadline)).message
+        assert isinstance(reply, DescribeGroupsReply)
+        pages.take(reply)
+    return pages.groups()
+
+
+async def _group_of(session: Session, reply: Message | None, deadline: Deadline) -> Group:
     assert isinstance(reply, GroupReply)
-    return group_from(reply.group, reply.now_us)
+    (group,) = await _listed(session, GroupPages.after(reply), deadline)
+    return group

@@ -106,11 +106,26 @@ class MemberInfo(Message):
     waiting: bool = False
 
 
+class GroupPlace(Message):
+    """Where a list of groups goes on: at a group by name; and within it, if it has this id still, at a partition of a
+    topic, or, behind all of them, at a member."""
+
+    name: Name = ""
+    id: int = 0
+    topic_id: int = 0
+    partition: int = 0
+    member: int | None = None
+
+
 class DescribeGroups(Message):
-    """Asks for groups by name, or for all (None); `details` fills in partitions, members and counters."""
+    """Asks for groups by name, or for all (None); `details` fills in partitions, members and counters.
+
+    With a `place` the reply has as much as fits from there on; without one it is whole, or refused.
+    """
 
     names: list[Name] | None = None
     details: bool = False
+    place: GroupPlace | None = None
 
 
 class GroupError(Message):
@@ -121,11 +136,15 @@ class GroupError(Message):
 
 
 class DescribeGroupsReply(Message):
-    """The groups by name, and the broker's wall clock: the times in them are to be compared with it."""
+    """The groups by name, and the broker's wall clock: the times in them are to be compared with it.
+
+    `place`: where to go on; the last group may be told in part, the next reply then begins with the rest of it.
+    """
 
     groups: list[GroupInfo]
     errors: list[GroupError] = []
     now_us: int = 0
+    place: GroupPlace | None = None
 
 
 class CreateGroup(Message):
@@ -149,11 +168,13 @@ class AlterGroup(Message):
 
 
 class GroupReply(Message):
-    """The group as it is now, with its details, and the broker's wall clock."""
+    """The group as it is now, with its details, and the broker's wall clock. `place`: where DescribeGroups goes on with
+    what did not fit."""
 
     group: GroupInfo
     created: bool = False
     now_us: int = 0
+    place: GroupPlace | None = None
 
 
 class ResetGroup(Message):

@@ -32,6 +32,7 @@ from tidelog.protocol.messages import (
     Produce,
     ProduceReply,
     Stats,
+    StatsReply,
 )
 
 pytestmark = pytest.mark.trio
@@ -133,6 +134,27 @@ async def test_a_refusal_is_an_error_reply_and_the_connection_goes_on() -> None:
         assert error.details == {"nearest": "orders"}
         assert (await peer.ask(Ping())).message == PingReply(7)
         assert host.metrics.values()['tidelog_errors_total{code="UNKNOWN_TOPIC"}'] == 1
+
+
+async def test_a_reply_that_no_peer_would_take_refuses_its_request() -> None:
+    """A control above 4 MiB is not sent: the request is refused, what it gave is taken back, and the connection goes
+    on."""
+    taken_back: list[int] = []
+
+    def handle(_session: Session, message: Message, _bulk: memoryview) -> Answer:
+        if isinstance(message, Ping):
+            return Reply(PingReply(7))
+        values: dict[str, int | float] = {f"tidelog_{'x' * 4_000}_{number}": number for number in range(1_100)}
+        return Reply(StatsReply(values), undelivered=lambda: taken_back.append(1))
+
+    async with session_host() as host:
+        host.handler = handle
+        peer = await host.greeted()
+        error = (await peer.ask(Stats())).error
+        assert isinstance(error, InvalidRequestError)
+        assert error.details["limit"] == 4_194_304
+        assert taken_back == [1]
+        assert (await peer.ask(Ping())).message == PingReply(7)
 
 
 async def test_a_bug_in_a_handler_is_internal() -> None:

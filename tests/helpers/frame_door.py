@@ -107,7 +107,12 @@ class FrameDoor:
 
     def _answer(self, api: int, correlation_id: int, answer: Answered) -> None:
         bulk = b"".join(bytes_of(piece) for piece in answer.bulk)
-        self._deliver(self._server.reply_head(api, correlation_id, answer.message, len(bulk)) + bulk)
+        try:
+            head = self._server.reply_head(api, correlation_id, answer.message, len(bulk))
+        except TidelogError as error:
+            self._refuse(api, correlation_id, error)
+        else:
+            self._deliver(head + bulk)
 
     def _refuse(self, api: int, correlation_id: int, error: TidelogError) -> None:
         self._deliver(self._server.error_reply(api, correlation_id, error))

@@ -128,6 +128,7 @@ def test_the_limits_are_those_in_force():
     assert found == {
         "frame": f"{limits.MAX_FRAME_BYTES // mib} MiB",
         "control of a frame": f"{limits.MAX_CONTROL_BYTES // mib} MiB",
+        "control of a reply that tells a place to go on": f"some {limits.PAGE_BYTES // mib} MiB",
         "stored batch": f"{limits.MAX_BATCH_BYTES // mib} MiB",
         "payload columns of a batch, uncompressed": f"{limits.MAX_BATCH_PAYLOAD_BYTES // mib} MiB",
         "growth of a compressed block": f"{limits.MAX_DECOMPRESSION_RATIO:,} times",

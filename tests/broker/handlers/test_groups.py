@@ -7,7 +7,8 @@ from tests.helpers.config_effects import metric
 from tests.helpers.raw_peer import RawPeer, ask, refusal
 from tests.helpers.running_broker import running_broker
 
-from tidelog.broker.handlers.groups import MAX_NAMES, SUGGESTIONS
+from tidelog.broker.handlers.group_list import SUGGESTIONS
+from tidelog.broker.handlers.groups import MAX_NAMES
 from tidelog.protocol.errors import (
     GroupExistsError,
     InvalidGroupError,

@@ -11,8 +11,8 @@ from tests.helpers.frame_door import Call
 from tests.helpers.queue_core import QueueCore, filled, member_of, notebook, settings, take
 from tests.helpers.queue_core import settle as settle_some
 
+from tidelog.broker import turns
 from tidelog.broker.deferred import Deferred
-from tidelog.broker.handlers import gathering
 from tidelog.protocol.errors import GroupDegradedError, StorageError
 from tidelog.protocol.messages import (
     DescribeGroups,
@@ -137,7 +137,7 @@ def test_an_idle_group_is_described_as_it_was_left() -> None:
 
 def test_groups_and_topics_may_be_deleted_while_groups_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list is answered with those that are left, and none that was deleted is at work, or counted, again."""
-    monkeypatch.setattr(gathering, "PER_TURN", 4)
+    monkeypatch.setattr(turns, "PER_TURN", 4)
     core = with_groups(5)
     core.create("more", 1)
     core.wait(core.groups.create("default/h", ["default/more"], start=GroupStart("earliest")))
@@ -159,7 +159,7 @@ def test_groups_and_topics_may_be_deleted_while_groups_are_listed(monkeypatch: p
 
 def test_a_group_that_is_named_and_deleted_meanwhile_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside those that are described."""
-    monkeypatch.setattr(gathering, "PER_TURN", 2)
+    monkeypatch.setattr(turns, "PER_TURN", 2)
     core = with_groups(2)
     core.workers.held = True
     call = core.door().ask(DescribeGroups(["default/g000", "default/g001"], details=True))
@@ -174,13 +174,13 @@ def test_a_group_that_is_named_and_deleted_meanwhile_is_an_error(monkeypatch: py
     assert [(error.name, error.error.error().code) for error in reply.errors] == [("default/g001", "UNKNOWN_GROUP")]
 
 
-@pytest.mark.parametrize(("partitions", "turns"), [(1, 2), (100, 100)])
+@pytest.mark.parametrize(("partitions", "expected"), [(1, 2), (100, 101)])
 def test_a_turn_of_a_list_is_bounded_by_partitions(
-    monkeypatch: pytest.MonkeyPatch, partitions: int, turns: int
+    monkeypatch: pytest.MonkeyPatch, partitions: int, expected: int
 ) -> None:
-    """100 groups of one partition take two turns of the loop, of a hundred partitions each its own: 256 lookups are
+    """100 groups of one partition take two turns of the loop, of a hundred partitions one each: 256 lookups are
     what others would not notice."""
-    monkeypatch.setattr(gathering, "PER_TURN", 101)
+    monkeypatch.setattr(turns, "PER_TURN", 101)
     core = with_groups(100, partitions)
     core.workers.held = True
     call = core.door().ask(DescribeGroups(None, details=True))
@@ -188,4 +188,4 @@ def test_a_turn_of_a_list_is_bounded_by_partitions(
     while call.is_pending:
         assert core.workers.run() == 1
         count += 1
-    assert (count, len(names(call))) == (turns, 100)
+    assert (count, len(names(call))) == (expected, 100)
