@@ -70,6 +70,7 @@ class Command:
                         calls=options.calls,
                         seconds=options.seconds,
                         warm_up=options.warm_up,
+                        backlog=options.backlog,
                         gib=options.gib,
                         round=options.first_round + number,
                     )
@@ -99,6 +100,7 @@ def add_load_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--calls", type=_positive, default=4_000, help="calls that are timed one by one")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long a paced run takes")
     parser.add_argument("--warm-up", type=_positive, default=300_000, help="messages before a rate is measured")
+    parser.add_argument("--backlog", type=_positive, default=1_000_000, help="messages that are to be overtaken")
     parser.add_argument("--gib", type=_amount, default=1.0, help="GiB of a log that is large")
 
 

@@ -87,6 +87,7 @@ def measure(options: argparse.Namespace) -> tuple[list[Row], list[Share], set[st
     labels: set[str] = set()
     load = ["--messages", options.messages, "--calls", options.calls]
     load += ["--seconds", options.seconds, "--warm-up", options.warm_up, "--gib", options.gib]
+    load += ["--backlog", options.backlog]
     for number in range(options.rounds):
         passed = [*map(str, load), "--first-round", str(number)]
         for group in turns(options.families, options.peer_python):

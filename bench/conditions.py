@@ -24,6 +24,8 @@ class Conditions:
     """How long a paced run takes."""
     warm_up: int
     """Messages sent, and not timed, before a rate is measured."""
+    backlog: int
+    """Messages that wait while latencies are measured."""
     gib: float
     """GiB of a log that is large."""
     round: int

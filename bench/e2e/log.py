@@ -11,7 +11,7 @@ from .dead_letters import dead_letters
 from .lane_restart import lane_restart
 from .queue_crowd import crowd
 from .queue_holes import holes
-from .queue_lanes import lanes
+from .queue_lanes import lanes, overtake
 from .queueing import queue
 from .reading import consume
 from .resting import idle, restart
@@ -34,6 +34,7 @@ COMMAND = Command(
         "queue-crowd": crowd,
         "queue-holes": holes,
         "queue-lanes": lanes,
+        "queue-overtake": overtake,
         "dead-letters": dead_letters,
         "restart": restart,
         "lane-restart": lane_restart,

@@ -29,14 +29,18 @@ HIGH_EVERY_SECONDS = 0.02
 
 
 def lanes(conditions: Conditions) -> Iterator[tuple[str, float]]:
-    """Time each message acknowledged on its own with one, three and ten priorities, mixed at random; then how long a
-    high one takes past a backlog of low ones."""
+    """Time each message acknowledged on its own with one, three and ten priorities, mixed at random."""
     values = unique_values(conditions.messages, conditions.size, conditions.round)
     for count in LANES:
         with BrokerProcess("--durability", conditions.durability) as broker, Client(broker.url) as client:
             create_topics(client)
             _send_mixed(client, values, PRIORITIES[count], conditions.round)
             yield f"queue_lanes_{count}", _time_by_lanes(client, values)
+
+
+def overtake(conditions: Conditions) -> Iterator[tuple[str, float]]:
+    """Time how long a high one takes past a backlog of low ones."""
+    values = unique_values(conditions.backlog, conditions.size, conditions.round)
     middle, tail = percentiles_us(_time_overtaking(conditions, values))
     yield "queue_overtake_p50", middle
     yield "queue_overtake_p99", tail
