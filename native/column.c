@@ -1,4 +1,5 @@
-/* Puts the entries of a Python list behind one another: the hot loop of a client that sends lists.
+/* Puts the entries of a Python list behind one another, the hot loop of a client that sends lists, and takes them apart
+ * again, that of one that reads messages.
  *
  * The objects of a long list lie all over memory, and reading one that is not in the processor's cache takes as long as
  * copying a kilobyte that is. So each is asked for some steps ahead, is met in two passes that follow closely, and no
@@ -140,9 +141,66 @@ static PyObject *pick(PyObject *self, PyObject *args)
     return picked;
 }
 
+/* Offset `at` of a column that lies anywhere in a buffer, on whatever boundary. */
+static int32_t offset_at(const Py_buffer *offsets, Py_ssize_t at)
+{
+    int32_t found;
+    memcpy(&found, (const char *)offsets->buf + at * (Py_ssize_t)sizeof found, sizeof found);
+    return found;
+}
+
+/* Whether the offsets never decrease; how many entries they are of, or -1. */
+static Py_ssize_t rising(const Py_buffer *offsets)
+{
+    Py_ssize_t count = offsets->len / (Py_ssize_t)sizeof(int32_t) - 1;
+    int32_t before = count < 0 ? 0 : offset_at(offsets, 0), fell = 0;
+    for (Py_ssize_t at = 1; at <= count; at++) {
+        int32_t next = offset_at(offsets, at);
+        fell |= next < before;
+        before = next;
+    }
+    return fell || offsets->len % (Py_ssize_t)sizeof(int32_t) ? -1 : count;
+}
+
+static PyObject *rises(PyObject *self, PyObject *args)
+{
+    Py_buffer offsets;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*", &offsets))
+        return NULL;
+    int is_column = rising(&offsets) >= 0 && offset_at(&offsets, 0) == 0;
+    PyBuffer_Release(&offsets);
+    return PyBool_FromLong(is_column);
+}
+
+static PyObject *split(PyObject *self, PyObject *args)
+{
+    Py_buffer data, offsets;
+    PyObject *entries = NULL;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*y*", &data, &offsets))
+        return NULL;
+    Py_ssize_t count = rising(&offsets);
+    if (count < 0 || offset_at(&offsets, 0) < 0 || offset_at(&offsets, count) > data.len)
+        PyErr_SetString(PyExc_IndexError, "expected offsets into the data that never decrease");
+    else
+        entries = PyList_New(count);
+    for (Py_ssize_t at = 0; entries != NULL && at < count; at++) {
+        int32_t start = offset_at(&offsets, at);
+        PyObject *entry = PyBytes_FromStringAndSize((const char *)data.buf + start, offset_at(&offsets, at + 1) - start);
+        if (entry == NULL || PyList_SetItem(entries, at, entry) < 0)
+            Py_CLEAR(entries);
+    }
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&data);
+    return entries;
+}
+
 static PyMethodDef METHODS[] = {
     {"flatten", flatten, METH_VARARGS, "flatten(entries, offsets, limit) -> bytes, or None"},
     {"pick", pick, METH_VARARGS, "pick(data, offsets, rows, found) -> bytes"},
+    {"rises", rises, METH_VARARGS, "rises(offsets) -> bool"},
+    {"split", split, METH_VARARGS, "split(data, offsets) -> list of bytes"},
     {NULL, NULL, 0, NULL},
 };
 

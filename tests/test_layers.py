@@ -79,7 +79,7 @@ def files_of(*folders: str) -> list[str]:
 
 
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "protocol": ("tidelog.protocol",),
+    "protocol": ("tidelog.protocol", "tidelog.native.column"),
     "native": ("tidelog.native",),
     "broker/storage": ("tidelog.broker.storage", "tidelog.protocol", "tidelog.native", "tidelog.broker.errors"),
     "broker/delivery": (

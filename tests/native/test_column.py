@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.native import _column
-from tidelog.native.column import Flat, flatten, pick
+from tidelog.native.column import Flat, _split_slowly, flatten, pick, rises, split
 
 MANY = 1 << 20
 
@@ -123,3 +123,68 @@ def test_offsets_outside_of_the_data_are_refused(offsets: list[int]):
     """A column whose offsets point outside of its bytes, or backwards, is none."""
     with pytest.raises(IndexError, match="expected rows of the column"):
         pick(Flat(np.array(offsets, dtype="<i4"), b"abc"), np.array([0], dtype=np.int64))
+
+
+# -- taking apart ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["with the extension", "without"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extension, and what is there without it."""
+    if request.param == "without":
+        monkeypatch.setattr("tidelog.native.column._column", None)
+
+
+def offsets_of(*places: int, boundary: int = 0) -> np.ndarray:
+    """Offsets as they lie in a buffer, some bytes off a boundary."""
+    buffer = bytes(boundary) + np.array(places, dtype="<i4").tobytes()
+    return np.frombuffer(buffer, dtype="<i4", offset=boundary)
+
+
+@given(entries=st.lists(st.binary(max_size=200)), first=st.integers(0, 3), boundary=st.integers(0, 3))
+def test_split_entries_are_those_put_together(entries: list[bytes], first: int, boundary: int):
+    """With and without the extension the entries are what they were, also of a slice, whose offsets do not begin at 0,
+    and of a buffer that begins anywhere."""
+    column = flatten([*entries], MANY)
+    assert column is not None
+    first = min(first, len(entries))
+    offsets = offsets_of(*column.offsets[first:].tolist(), boundary=boundary)
+    assert split(memoryview(column.data), offsets) == entries[first:]
+    assert _split_slowly(memoryview(column.data), offsets) == entries[first:]
+
+
+@pytest.mark.usefixtures("either_way")
+@pytest.mark.parametrize("places", [[0, 4], [-1, 2], [2, 1], [0, 3, 2], [1, 1 << 30], []])
+def test_nothing_outside_of_the_data_is_split_off(places: list[int]):
+    """Offsets that fall, or point outside of the bytes, or none at all."""
+    with pytest.raises(IndexError, match="expected offsets into the data that never decrease"):
+        split(memoryview(b"abc"), offsets_of(*places))
+
+
+@pytest.mark.usefixtures("either_way")
+def test_offsets_of_every_other_place_are_read_as_such():
+    """A view with gaps, which C would read without them."""
+    gaps = offsets_of(0, 9, 1, 9, 3)[::2]
+    assert split(memoryview(b"abc"), gaps) == [b"a", b"bc"]
+    assert rises(gaps)
+    assert not rises(gaps[::-1])
+
+
+@pytest.mark.usefixtures("either_way")
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [([0], True), ([0, 0, 5], True), ([], False), ([1, 2], False), ([-1, 0], False), ([0, 5, 4, 6], False)],
+)
+def test_offsets_of_a_column_start_at_0_and_never_fall(places: list[int], expected: bool):
+    """One offset is those of no entry; of none there is no column."""
+    assert rises(offsets_of(*places)) is expected
+
+
+def test_a_split_entry_is_held_by_its_list_alone():
+    """Neither the buffer nor the offsets are kept, and an entry goes with the list."""
+    data, offsets = b"abc" * 100, offsets_of(0, 300)
+    before = sys.getrefcount(data), sys.getrefcount(offsets)
+    for _ in range(100):
+        (entry,) = split(memoryview(data), offsets)
+        assert sys.getrefcount(entry) == 2
+    assert (sys.getrefcount(data), sys.getrefcount(offsets)) == before
