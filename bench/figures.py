@@ -65,6 +65,7 @@ FIGURES = {
         Figure("dead_letters_in", "msg/s", "`reject` on each message, until the last copy is durable"),
         Figure("dead_letters_redriven", "msg/s", "`dead_letters.redrive` of all of them, until it returns"),
         Figure("restart_after_kill", "s", "from starting after kill -9 to the first answer, with 1 GB of log", 2),
+        Figure("lane_restart_empty_serving", "s", "from starting a broker with empty topics to serving", 2),
         *(
             figure
             for name, ended in (("stop", "a stop"), ("kill", "kill -9"))

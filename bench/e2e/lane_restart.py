@@ -118,6 +118,9 @@ def lane_restart(conditions: Conditions) -> Iterator[tuple[str, float]]:
     with BrokerProcess("--durability", conditions.durability) as broker:
         with Client(broker.url) as client:
             create_topics(client)
+        broker.stop()
+        empty = _start(broker)
+        with Client(broker.url) as client:
             state = _State(client.topics.describe(TOPIC).id)
             state.end = fill(client, state.topic_id, batches, 0, size)
             _consume(client, state)
@@ -125,10 +128,18 @@ def lane_restart(conditions: Conditions) -> Iterator[tuple[str, float]]:
         with Client(broker.url) as client:
             state.end = fill(client, state.topic_id, batches, state.end, min(TAIL_BYTES, size))
         after_kill = _time_start(broker, broker.kill, state, 3)
+    yield "lane_restart_empty_serving", empty
     for name, times in (("stop", after_stop), ("kill", after_kill)):
         yield f"lane_restart_{name}_serving", times[0]
         yield f"lane_restart_{name}_acquire", times[1]
         yield f"lane_restart_{name}_memory", times[2]
+
+
+def _start(broker: BrokerProcess) -> float:
+    """Return the seconds from the start of the process until it serves."""
+    began = time.perf_counter()
+    broker.start()
+    return time.perf_counter() - began
 
 
 def _consume(client: Client, state: _State) -> None:
@@ -149,8 +160,7 @@ def _time_start(
     memory in MB. Raises VerificationError unless what is handed out first, and its account of the group, are right."""
     end()
     began = time.perf_counter()
-    broker.start()
-    serving = time.perf_counter() - began
+    serving = _start(broker)
     with Client(broker.url) as client:
         reply, found = _Member(client, state.topic_id, number).acquire(FIRST_REPLY)
         elapsed = time.perf_counter() - began

@@ -30,9 +30,8 @@ FAMILIES = {
     "queue-overtake": {"queue_overtake_p50", "queue_overtake_p99"},
     "dead-letters": {"dead_letters_in", "dead_letters_redriven"},
     "restart": {"restart_after_kill"},
-    "lane-restart": {
-        f"lane_restart_{ended}_{what}" for ended in ("stop", "kill") for what in ("serving", "acquire", "memory")
-    },
+    "lane-restart": {"lane_restart_empty_serving"}
+    | {f"lane_restart_{ended}_{what}" for ended in ("stop", "kill") for what in ("serving", "acquire", "memory")},
     "idle": {"idle_memory", "idle_cpu"},
 }
 
