@@ -1,7 +1,7 @@
 """Who is given what where messages have several priorities: lanes first, then the turns of partitions within a lane.
 
     changed   partitions of which is not known what they have now; looked at when somebody asks
-    turns     of each topic and lane, the partitions that have something, whose turn is next first
+    rotation  the partitions that have something in a lane, whose turn is next first (`lane_rotation`)
     unknown   partitions where a worker reads what it takes to know: while one may have something higher, nothing lower
               is given out under the strict policy
 
@@ -11,13 +11,14 @@ topics with other settings take turns with them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from typing import Protocol
 
 from ...protocol.errors import UnknownTopicIdError
 from ..delivery.lane_policy import LanePolicy, LaneSettings
 from .available import MAX_PREPARING
 from .group_partition import GroupPartition, Leased, Wanted
+from .lane_rotation import LaneRotation
 from .lane_search import NO_LANE
 from .partition_lanes import OLDEST, bit_of
 from .room import Room
@@ -42,13 +43,12 @@ class LaneTurns:
         """Of each topic, the priorities there may be."""
         self._changed: dict[GroupPartition, None] = {}
         self._unknown: dict[GroupPartition, None] = {}
-        self._bits: dict[GroupPartition, int] = {}
-        self._turns: dict[tuple[int, int], dict[GroupPartition, None]] = {}
+        self._rotation = LaneRotation()
         self._policies: dict[LaneSettings, LanePolicy] = {}
-        self._topic_turn = 0
+        """Whose turn is next first: one that gave something goes behind the others."""
 
     def __repr__(self) -> str:
-        return f"<LaneTurns {len(self._bits)} partitions, {len(self._unknown)} unknown>"
+        return f"<LaneTurns {self._rotation!r}, {len(self._unknown)} unknown>"
 
     # -- what there is ---------------------------------------------------------------------------------------------
 
@@ -62,7 +62,7 @@ class LaneTurns:
         """Look at a partition no more."""
         self._changed.pop(part, None)
         self._unknown.pop(part, None)
-        self._place(part, 0)
+        self._rotation.place(part, 0)
 
     def forget_masks(self, parts: Iterable[GroupPartition]) -> None:
         """Look anew which topics have several priorities: retention may have removed one."""
@@ -90,22 +90,16 @@ class LaneTurns:
         elif part.has_available():
             part.lanes.keep_ages(policy.settings.max_wait_us)
             bits = part.lanes.known(only_highest=policy.is_strict)
+            if bits is not None and policy.is_strict:
+                # Its turns in lower lanes are as they were: what comes higher now and then is not to cost them.
+                bits |= self._rotation.bits_of(part) & max(bits - 1, 0)
         if bits is None:
             self._unknown[part] = None
-        self._place(part, bits or 0)
+        self._rotation.place(part, bits or 0)
 
-    def _place(self, part: GroupPartition, bits: int) -> None:
-        """Give a partition a turn, the last, in each lane in which it has none yet, and no other."""
-        before, topic_id = self._bits.pop(part, 0), part.partition.topic_id
-        for lane in _lanes_of(before & ~bits):
-            turns = self._turns[topic_id, lane]
-            del turns[part]
-            if not turns:
-                del self._turns[topic_id, lane]
-        for lane in _lanes_of(bits & ~before):
-            self._turns.setdefault((topic_id, lane), {})[part] = None
-        if bits:
-            self._bits[part] = bits
+    def unknown(self, topics: Collection[int]) -> list[GroupPartition]:
+        """Return the partitions of topics where a worker reads what it takes to know what they have."""
+        return [part for part in self._unknown if part.partition.topic_id in topics]
 
     # -- giving out ------------------------------------------------------------------------------------------------
 
@@ -113,14 +107,18 @@ class LaneTurns:
         """Lease what is next, the highest lane first, as far as it fits, at most `limit` messages."""
         leased: list[Leased] = []
         for policy, some in self._in_turn(topics):
-            left = min(room.records, limit - sum(one.batches.choice.count for one in leased))
+            given = sum(one.batches.choice.count for one in leased)
+            left = min(room.records, limit - given)
             if left <= 0 or room.is_full or len(leased) == MAX_GRANTS:
                 break
+            before = len(leased)
             _Filling(self, policy, some, room, lease_one, leased).run(left)
+            if len(leased) > before:
+                self._policies[policy.settings] = self._policies.pop(policy.settings, policy)
         return leased
 
     def _in_turn(self, topics: Collection[int]) -> Sequence[tuple[LanePolicy, frozenset[int]]]:
-        """Return the policies of topics, each with its topics; another is the first each time."""
+        """Return the policies of topics, each with its topics, whose turn is next first."""
         by_settings: dict[LaneSettings, list[int]] = {}
         for topic_id in topics:
             try:
@@ -128,15 +126,17 @@ class LaneTurns:
             except UnknownTopicIdError:
                 continue
             by_settings.setdefault(settings, []).append(topic_id)
-        found: list[tuple[LanePolicy, frozenset[int]]] = []
-        for settings, some in by_settings.items():
-            policy = self._policies.get(settings)
-            if policy is None:
-                policy = self._policies[settings] = LanePolicy(settings)
-            found.append((policy, frozenset(some)))
-        self._topic_turn += 1
-        first = self._topic_turn % len(found) if found else 0
-        return [*found[first:], *found[:first]]
+        for settings in by_settings:
+            if settings not in self._policies:
+                self._policies[settings] = LanePolicy(settings)
+        if len(by_settings) == 1:
+            ((settings, some),) = by_settings.items()
+            return [(self._policies[settings], frozenset(some))]
+        return [
+            (policy, frozenset(by_settings[settings]))
+            for settings, policy in self._policies.items()
+            if settings in by_settings
+        ]
 
     def keep_policies(self, topics: Iterable[int]) -> None:
         """Forget the policies of settings that none of these topics has any more."""
@@ -148,24 +148,18 @@ class LaneTurns:
                 continue
         self._policies = {settings: policy for settings, policy in self._policies.items() if settings in used}
 
-    def having(self, topics: Collection[int], lane: int) -> list[GroupPartition]:
-        """Return the partitions of topics that have something in a lane, whose turn is next first."""
-        if len(topics) == 1:
-            return [*self._turns.get((next(iter(topics)), lane), ())]
-        return [part for topic_id in topics for part in self._turns.get((topic_id, lane), ())]
+    def next_of(self, topics: Collection[int], lane: int, without: Set[GroupPartition]) -> GroupPartition:
+        """Return the partition whose turn is next in a lane that has something."""
+        return self._rotation.next_of(topics, lane, without)
 
     def all_of(self, topics: Collection[int]) -> list[GroupPartition]:
         """Return the partitions of topics that have something."""
-        return [part for part in self._bits if part.partition.topic_id in topics]
+        return self._rotation.all_of(topics)
 
-    def bits(self, policy: LanePolicy, topics: Collection[int], without: Collection[GroupPartition]) -> int:
+    def bits(self, policy: LanePolicy, topics: Collection[int], without: Set[GroupPartition]) -> int:
         """Return which lanes of topics have something, some partitions left out."""
         self._look(policy, topics)
-        found = 0
-        for (topic_id, lane), turns in self._turns.items():
-            if topic_id in topics and not turns.keys() <= {*without}:
-                found |= bit_of(lane)
-        return found
+        return self._rotation.bits(topics, without)
 
     def may_be_above(self, topics: Collection[int], lane: int) -> bool:
         """Whether a partition of which it is not known yet may have something in a higher lane."""
@@ -173,15 +167,16 @@ class LaneTurns:
 
     def gave_nothing(self, part: GroupPartition) -> None:
         """Look at a partition again when somebody asks; one with a problem when it is noted again."""
-        self._place(part, 0)
+        self._rotation.place(part, 0)
         if part.problem() is None:
             self._changed[part] = None
 
-    def end_turn(self, policy: LanePolicy, part: GroupPartition) -> int:
-        """Let others have their turn in all lanes; returns what the partition still has."""
-        self._place(part, 0)
+    def gave(self, policy: LanePolicy, part: GroupPartition, lane: int) -> int:
+        """End a partition's turn in the lane that it gave something of; returns what it still has. In the others it
+        keeps its turn: one that always has something high would never be asked for what it has of a lower lane."""
+        self._rotation.end(part, lane)
         self._look_at(policy, part)
-        return self._bits.get(part, 0)
+        return self._rotation.bits_of(part)
 
 
 class _Filling:
@@ -223,7 +218,7 @@ class _Filling:
             self._by_lanes(budget - (self._count() - before))
         given = self._count() - before
         if given and policy.has_shares:
-            is_cut = given < budget and self._turns.bits(policy, self._topics, ()) != 0
+            is_cut = given < budget and self._turns.bits(policy, self._topics, frozenset()) != 0
             policy.delivered(given, old, is_cut=is_cut, is_owed=old < share)
 
     def _count(self) -> int:
@@ -243,13 +238,11 @@ class _Filling:
             if policy.is_strict and (lane < self._held or self._turns.may_be_above(self._topics, lane)):
                 self._is_over = True
                 return
-            got = self._lease(self._next_in(lane), Wanted(lane=lane), count)
+            part = self._turns.next_of(self._topics, lane, self._without)
+            got = self._lease(part, Wanted(lane=lane), count)
             if got and lane != NO_LANE:
                 policy.took(lane, got)
             budget -= got
-
-    def _next_in(self, lane: int) -> GroupPartition:
-        return next(part for part in self._turns.having(self._topics, lane) if part not in self._without)
 
     def _lease(self, part: GroupPartition, of: Wanted, count: int) -> int:
         """Take one lease; returns of how many messages."""
@@ -264,7 +257,7 @@ class _Filling:
             return 0
         self._leased.append(one)
         got = one.batches.choice.count
-        left = self._turns.end_turn(self._policy, part)
+        left = self._turns.gave(self._policy, part, OLDEST if of.lane is None else of.lane)
         if got < count and of.lane is not None and of.lane != OLDEST and left & bit_of(of.lane):
             self._is_over = True  # what fits is there: the next reply goes on with this lane
         return got
@@ -291,8 +284,3 @@ class _Filling:
             if part not in self._without and (since_us := part.lanes.oldest_us(max_wait_us)) is not None
         ]
         return min(ages)[2] if ages else None
-
-
-def _lanes_of(bits: int) -> list[int]:
-    """Return the lanes of a mask of `bit_of`."""
-    return [place - 1 for place in range(bits.bit_length()) if bits >> place & 1]

@@ -89,6 +89,8 @@ class QueueMember:
         self.group = group
         self.number = number
         self.topic_id = topic_id
+        self.others: list[int] = []
+        """Topics that it asks for messages of beside its own."""
         self.group_id = self.generation = 0
         self.held: dict[int, Held] = {}
         self.ghosts: list[Held] = []
@@ -122,7 +124,7 @@ class QueueMember:
     def join(self, start: GroupStart | None = None, settings: GroupSettings | None = None) -> Call:
         """Ask to be let into the group."""
         full = f"default/{self.group}"
-        return self.connection.ask(JoinGroup(full, [self.topic_id], self.number, start, settings))
+        return self.connection.ask(JoinGroup(full, [self.topic_id, *self.others], self.number, start, settings))
 
     def joined(self, call: Call) -> JoinGroupReply:
         """Take the answer of `join`."""
@@ -144,7 +146,7 @@ class QueueMember:
                 self.group_id,
                 self.generation,
                 self.number,
-                [self.topic_id],
+                [self.topic_id, *self.others],
                 max_records=count,
                 visibility_timeout_us=visibility_us,
                 max_bytes=max_bytes,
