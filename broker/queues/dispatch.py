@@ -244,9 +244,12 @@ class Dispatch:
             self._lease(offer, part, Wanted())
 
     def _lease_by_lanes(self, offer: Offer) -> None:
-        self._lanes.lease(offer.waiter.topics, offer.room, self._room(), partial(self._lease, offer))
+        topics = offer.waiter.topics
+        self._lanes.lease(topics, offer.room, self._room(), partial(self._lease, offer))
         if not offer.leased:
-            self._available.tidy(offer.waiter.topics)
+            for part in self._lanes.unknown(topics):
+                self._available.note_preparing(part)  # nobody asked it for a lease
+            self._available.tidy(topics)
 
     def _lease(self, offer: Offer, part: GroupPartition, of: Wanted, count: int | None = None) -> Leased | None:
         one = offer.lease(part, of, count)
