@@ -8,8 +8,8 @@ nothing `rests`; whoever rests when nobody else can do anything moves the time:
          --all wait, and a timeout ends or the broker has work at a time----> the clock jumps there
          --all wait, and nothing will ever happen---------------------------> WouldBlockForever
 
-"All" is every thread of the program: one that rests here, one that waits for another thread without a timeout (a
-join, a future), or a pool's thread that has nothing to do. A task rests when all tasks of its event loop are blocked.
+"All" is every thread of the program; `who_works` says which of those that do not rest here can do nothing either. A
+task rests when all tasks of its event loop are blocked.
 The broker's housekeeping (retention, idle connections, the turns of a fetch that waits) is no reason to jump: it would
 be one for ever. While another thread works, a wait with a timeout ends after that in real time at the latest.
 """
@@ -17,14 +17,13 @@ be one for ever. While another thread works, a wait with a timeout ends after th
 from __future__ import annotations
 
 import math
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from types import FrameType
+from collections.abc import Callable
 from typing import Protocol
 
 from ..protocol.errors import WouldBlockForever
+from .who_works import SERVERS, do_all_wait
 
 MAX_JUMPS = 2_000
 """In one wait without a timeout; then what happens at these times (a lease renewed again and again) will not end it."""
@@ -43,15 +42,6 @@ GRACE_S = 0.05
 
 INTERNAL = "tidelog-"
 """What the names of the client's own threads and tasks begin with: their waits never raise, nor do they move time."""
-
-HANDLER = "tidelog handler"
-"""The name of the threads in which a queue's `run` calls handlers: what they do is the program's own work."""
-
-_THREADING = "/threading.py"
-_WAITS = ("wait", "join", "_wait_for_tstate_lock")
-_POOLS = (("concurrent/futures/thread.py", "_worker"), ("trio/_core/_thread_cache.py", "_work"))
-_CREW = ("client/blocking/crew.py", "_next_call")
-_SERVERS = ("tidelog-broker", "tidelog-sync")
 
 
 class Engine(Protocol):
@@ -294,65 +284,13 @@ class VirtualClock:
         real = time.monotonic()
         return real - self._met.setdefault(thread, real) <= GRACE_S
 
-    # -- who works ---------------------------------------------------------------------------------------------------
-
     def _all_wait(self, waits: list[Wait]) -> bool:
         """Whether no thread of the program can do anything before time passes. The caller is one that waits."""
-        resting = {each.thread for each in waits if not each.is_of_a_task} | {threading.get_ident()}
-        frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
-        for thread in threading.enumerate():
-            if thread.ident in resting or thread.name.startswith(_SERVERS):
-                continue
-            if thread.ident is None:  # it was begun a moment ago, and may do anything
-                return False
-            frame = frames.get(thread.ident)
-            if frame is None or (thread.daemon and thread.name != HANDLER and self._is_watchdog(thread.ident, frame)):
-                continue
-            if not _waits_for_a_thread(frame):
-                return False
-        return True
-
-    def _is_watchdog(self, thread: int, frame: FrameType) -> bool:
-        """Whether what a daemon does is no matter of the program's time, as of a progress bar: it never waited here, is
-        no pool's, and not just beginning."""
-        stack = [*_stack(frame)]
-        is_new = not _is_at(frame, _WAITS) and all(file.endswith(_THREADING) for file, _name in stack)
-        return thread not in self._users and not is_new and not any(_is_a_pools(*place) for place in stack)
-
-
-def _waits_for_a_thread(frame: FrameType) -> bool:
-    """Whether a thread can only be woken by another, and was not: it joins, or waits for a lock or future with no
-    timeout; or it is a pool's and has nothing to do. One that was given something goes on once it is its turn."""
-    file, name, names = frame.f_code.co_filename, frame.f_code.co_name, frame.f_locals
-    if _is_at(frame, _WAITS):
-        lock = names.get("waiter", names.get("lock"))
-        is_woken = names.get("gotit", False) or (lock is not None and not lock.locked())
-        return names.get("timeout") in (None, -1) and not is_woken
-    if file.endswith(_CREW[0]) and name == _CREW[1]:
-        return getattr(names.get("self"), "has_given_all", False) is True
-    if not _is_a_pools(file, name):
-        return False
-    work = names.get("work_queue")
-    given = names.get("work_item") if work is not None else getattr(names.get("self"), "_job", None)
-    return given is None and (work is None or work.empty())
-
-
-def _is_at(frame: FrameType, names: Sequence[str]) -> bool:
-    return frame.f_code.co_filename.endswith(_THREADING) and frame.f_code.co_name in names
-
-
-def _stack(frame: FrameType | None) -> Iterator[tuple[str, str]]:
-    while frame is not None:
-        yield frame.f_code.co_filename, frame.f_code.co_name
-        frame = frame.f_back
-
-
-def _is_a_pools(file: str, name: str) -> bool:
-    return any(file.endswith(place) and name == function for place, function in _POOLS)
+        return do_all_wait([each.thread for each in waits if not each.is_of_a_task], self._users)
 
 
 def _is_a_clients(thread: threading.Thread) -> bool:
-    return thread.name.startswith(INTERNAL) and not thread.name.startswith(_SERVERS)
+    return thread.name.startswith(INTERNAL) and not thread.name.startswith(SERVERS)
 
 
 def _is_mine(wait: Wait) -> bool:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from ..core.handler_kind import UnfitHandlerError, check_callable, check_plain_result, is_async
-from ..virtual_clock import HANDLER
+from ..who_works import HANDLER
 
 Subject = TypeVar("Subject")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.client.flavours import FLAVOURS, World, run
-from tidelog import Backoff
+from tidelog import Backoff, WouldBlockForever
 from tidelog.testing import Broker
 
 NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
@@ -64,6 +64,65 @@ def test_a_retry_comes_though_handlers_used_a_client(flavour: str, concurrency: 
         assert [attempt for attempt, _ in seen] == [1, 2]
         assert seen[0][1] == timedelta(0)
         assert timedelta(minutes=10) <= seen[1][1] < timedelta(minutes=11)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_handlers_waits_end_while_all_handlers_are_busy(flavour: str, concurrency: int) -> None:
+    """Plain handlers that each wait a minute by another client do so at once, though an event loop only waits for
+    them: one after the other in three minutes, three at the same time in one."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as other:
+        other.produce_many("t", [b"0", b"1", b"2"])
+        other.topics.create("empty")
+        found: list[tuple[list[Any], timedelta]] = []
+
+        async def body(world: World) -> None:
+            async with world.client(broker.url) as client:
+                queue = client.queue("t", "g", visibility_timeout=3600)
+
+                def handle(_message: Any) -> None:
+                    with other.consumer("empty", start="earliest") as consumer:
+                        received = consumer.receive(timeout=60)
+                    found.append((received, broker.clock.now() - NEW_YEAR))
+                    if len(found) == 3:
+                        queue.stop()
+
+                async with queue:
+                    await queue.run(handle, concurrency, signals=False)
+
+        began = time.monotonic()
+        run(flavour, body)
+        assert time.monotonic() - began < 30
+        assert [received for received, _ in found] == [[], [], []]
+        if concurrency == 1:
+            assert [when for _, when in found] == [timedelta(minutes=minutes) for minutes in (1, 2, 3)]
+        else:
+            assert [when for _, when in found] == [timedelta(minutes=1)] * 3
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_handlers_wait_that_nothing_can_end(flavour: str) -> None:
+    """It raises in the handler, instead of hanging, where an event loop waits for that handler alone."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as other:
+        other.produce("t", b"0")
+        other.topics.create("empty")
+
+        async def body(world: World) -> None:
+            async with world.client(broker.url) as client:
+                queue = client.queue("t", "g")
+
+                def handle(message: Any) -> None:
+                    message.ack()  # else it goes on until the lease ends, 15 minutes later
+                    with other.consumer("empty", start="earliest") as consumer, pytest.raises(WouldBlockForever):
+                        consumer.receive()
+                    queue.stop()
+
+                async with queue:
+                    await queue.run(handle, signals=False)
+
+        began = time.monotonic()
+        run(flavour, body)
+        assert time.monotonic() - began < 30
 
 
 def test_advancing_waits_for_no_idle_handler() -> None:

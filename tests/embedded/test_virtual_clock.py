@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import anyio
@@ -160,6 +161,47 @@ def test_threads_that_all_wait_let_time_pass() -> None:
         thread.start()
         thread.join(None)
         assert (found, since(broker)) == ([[]], HOUR)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_event_loops_of_several_threads_let_time_pass(backend: str) -> None:
+    """Two loops that wait for the broker, and a third that waits for them: the time of both waits passes."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
+        client.topics.create("t", partitions=1)
+
+        async def wait(timeout: float) -> list[object]:
+            async with broker.async_client() as mine, mine.consumer("t") as consumer:
+                return [*await consumer.receive(timeout=timeout)]
+
+        async def wait_for(future: Future[list[object]]) -> list[object]:
+            return await anyio.to_thread.run_sync(future.result)
+
+        began = time.monotonic()
+        with ThreadPoolExecutor(3) as pool:
+            waits = [pool.submit(anyio.run, wait, timeout, backend=backend) for timeout in (1800, 3600)]
+            last = pool.submit(anyio.run, wait_for, waits[1], backend=backend)
+            assert [each.result() for each in (*waits, last)] == [[], [], []]
+        assert time.monotonic() - began < 30
+        assert HOUR <= since(broker) <= 2 * HOUR  # the second may have begun when half an hour had passed
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_wait_beside_an_event_loop_that_sends_later(backend: str) -> None:
+    """A thread's wait for a message is not given up while a loop that waits for another thread may still send."""
+    with Broker(start=NEW_YEAR) as broker, broker.client() as client:
+        client.topics.create("t", partitions=1)
+
+        async def send() -> None:
+            for value in (b"a", b"b", b"c"):
+                await anyio.to_thread.run_sync(time.sleep, 0.02)
+                async with broker.async_client() as mine:
+                    await mine.produce("t", value)
+
+        with ThreadPoolExecutor(1) as pool, client.consumer("t", start="earliest") as consumer:
+            sending = pool.submit(anyio.run, send, backend=backend)
+            assert [message.value for message in consumer.messages(limit=3)] == [b"a", b"b", b"c"]
+            sending.result()
+        assert since(broker) < timedelta(seconds=5)
 
 
 def test_a_wait_beside_a_busy_thread_takes_its_real_time_at_most() -> None:
