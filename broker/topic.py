@@ -93,22 +93,24 @@ class Topic:
             return slot
         raise anew(slot)
 
-    def info(self, leader: str, *, details: bool = False) -> TopicInfo:
-        """Describe the topic."""
+    def info(self) -> TopicInfo:
+        """Describe the topic without its partitions."""
         return TopicInfo(
             self.name,
             self.id,
             self.count,
             self.created_us,
-            [
-                slot.info(leader, details=details)
-                if isinstance(slot, Partition)
-                else PartitionInfo(index, leader, 0, fenced=True)
-                for index, slot in enumerate(self._slots)
-            ],
+            [],
             self._settings.on_wire(),
             sorted(self.given),
         )
+
+    def partition_info(self, index: int, leader: str, *, details: bool) -> PartitionInfo:
+        """Describe one of its partitions."""
+        slot = self._slots[index]
+        if isinstance(slot, Partition):
+            return slot.info(leader, details=details)
+        return PartitionInfo(index, leader, 0, fenced=True)
 
     # -- changes -------------------------------------------------------------------------------------------------
 

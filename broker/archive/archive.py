@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...protocol.errors import NotFoundError, TidelogError, UnknownTopicIdError
-from ...protocol.messages import ErrorInfo, TopicInfo
+from ...protocol.messages import ErrorInfo, PartitionInfo
 from ..deferred import Deferred
 from ..flow import Flow, offloaded
 from ..offload import Offload
@@ -151,15 +151,14 @@ class Archive:
         """Return what says which segments retention may remove, None for all."""
         return partial(self._clearance.may_remove, topic, partition) if topic.settings.archive else None
 
-    def describe(self, info: TopicInfo) -> None:
-        """Fill in what the archive holds of a topic, as far as that is known by now."""
-        for partition in info.partitions:
-            key = (info.id, partition.index)
-            catalog = self._catalogs.known(key)
-            if catalog is not None and not catalog.is_empty:
-                partition.archived_start, partition.archived_end = catalog.start, catalog.end
-            error = self._archiver.error_of(key) or self._clearance.error_of(key)
-            partition.archive_error = None if error is None else ErrorInfo.of(error)
+    def describe(self, topic_id: int, partition: PartitionInfo) -> None:
+        """Fill in what the archive holds of a partition, as far as that is known by now."""
+        key = (topic_id, partition.index)
+        catalog = self._catalogs.known(key)
+        if catalog is not None and not catalog.is_empty:
+            partition.archived_start, partition.archived_end = catalog.start, catalog.end
+        error = self._archiver.error_of(key) or self._clearance.error_of(key)
+        partition.archive_error = None if error is None else ErrorInfo.of(error)
 
     # -- what an operator asks -----------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from ...protocol.errors import InvalidRequestError, TidelogError
 from ...protocol.group_name import full_group_name
 from ...protocol.messages import (
@@ -15,11 +17,13 @@ from ...protocol.messages import (
     GroupReply,
     ResetGroup,
     ResetGroupReply,
+    encode,
 )
 from ...protocol.topic_name import full_name
 from ..deferred import Deferred, Reply
 from ..flow import Flow, awaited
 from ..groups import Joined
+from ..meta import Begin, Begins
 from ..page_room import PageRoom
 from ..turns import Pace, in_turns
 from .context import Answer, Context
@@ -71,27 +75,53 @@ def alter(context: Context, request: AlterGroup) -> Answer:
 
 
 def reset(context: Context, request: ResetGroup) -> Answer:
-    """Move a group."""
-    topic = None if request.topic is None else full_name(request.topic)
+    """Move a group; or tell the rest of where an earlier move has put it."""
     name = full_group_name(request.group)
-    moving = context.groups.reset(name, request.start, topic=topic, partition=request.partition)
-    return moving.then(
-        lambda begins: Reply(
-            ResetGroupReply(
-                [
-                    GroupBegin(
-                        topic_id,
-                        context.topics.by_id(topic_id).name,
-                        partition,
-                        begin.offset,
-                        begin.not_before_us,
-                    )
-                    for topic_id, partitions in sorted(begins.items())
-                    for partition, begin in sorted(partitions.items())
-                ]
-            )
-        )
+    topic = None if request.topic is None else full_name(request.topic)
+    if request.place is not None:
+        return in_turns(_begins_reply(context, _begins_from(context, request, request.place)))
+    return in_turns(
+        _moved(context, context.groups.reset(name, request.start, topic=topic, partition=request.partition))
     )
+
+
+def _moved(context: Context, moving: Deferred[Begins]) -> Flow[Reply]:
+    begins = yield from awaited(moving)
+    found = (
+        (topic_id, index, begin)
+        for topic_id, partitions in sorted(begins.items())
+        for index, begin in sorted(partitions.items())
+    )
+    return (yield from _begins_reply(context, found))
+
+
+def _begins_from(context: Context, request: ResetGroup, place: tuple[int, int]) -> Iterator[tuple[int, int, Begin]]:
+    """Return where a group begins now in what was asked for, from a place on."""
+    group = context.groups.named(full_group_name(request.group))
+    only = None if request.topic is None else context.topics.named(full_name(request.topic)).id
+    for topic_id in sorted(group.topic_ids):
+        topic = context.topics.find_id(topic_id)
+        if topic is None or (only is not None and topic_id != only):
+            continue
+        indexes = range(topic.partition_count) if request.partition is None else [request.partition]
+        for index in indexes:
+            if (topic_id, index) >= place:
+                yield topic_id, index, group.begin(topic_id, index)
+
+
+def _begins_reply(context: Context, found: Iterable[tuple[int, int, Begin]]) -> Flow[Reply]:
+    """Tell as many as there is room for; those of topics that are gone are left out."""
+    reply, room, pace = ResetGroupReply([]), PageRoom(), Pace(context.offload)
+    for topic_id, index, begin in found:
+        if room.is_full:
+            reply.place = (topic_id, index)
+            break
+        topic = context.topics.find_id(topic_id)
+        if topic is not None:
+            reply.begins.append(GroupBegin(topic_id, topic.name, index, begin.offset, begin.not_before_us))
+            room.take(len(encode(reply.begins[-1])))
+        yield from pace.spend()
+    return Reply(reply)
 
 
 def delete(context: Context, request: DeleteGroup) -> Answer:

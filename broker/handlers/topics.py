@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+
 from ...protocol.errors import InvalidRequestError, TidelogError, UnknownTopicError
 from ...protocol.messages import (
     AlterTopic,
@@ -14,12 +17,17 @@ from ...protocol.messages import (
     ReopenTopic,
     ReopenTopicReply,
     TopicError,
+    TopicInfo,
+    TopicPlace,
     TopicReply,
+    encode,
 )
 from ...protocol.topic_name import full_name, short_name
+from ..archive import Archive
 from ..deferred import Deferred, Reply
 from ..errors import kept
-from ..topics import Created, Topic
+from ..page_room import WHOLE, PageRoom
+from ..topics import Topic
 from .context import Answer, Context
 from .gathering import when_all
 
@@ -33,7 +41,9 @@ SUGGESTIONS = 8
 def metadata(context: Context, request: Metadata) -> Answer:
     """Describe topics by name, by id, or all; what cannot be described is an error beside the others."""
     if request.names is None and not request.ids:
-        return Reply(_described(context, request, [], list(context.topics.all())))
+        topics, begin = context.topics.all(), request.place or TopicPlace()
+        first = bisect_left(topics, begin.name, key=lambda topic: topic.name)
+        return Reply(_described(context, request, [], topics[first:]))
     asked = [(name, 0) for name in request.names or []] + [("", topic_id) for topic_id in request.ids]
     if len(asked) > MAX_NAMES:
         raise InvalidRequestError(f"expected at most {MAX_NAMES} topics, found {len(asked)}")
@@ -47,18 +57,55 @@ def metadata(context: Context, request: Metadata) -> Answer:
 
 
 def _described(
-    context: Context, request: Metadata, asked: list[tuple[str, int]], found: list[Topic | TidelogError]
+    context: Context, request: Metadata, asked: list[tuple[str, int]], found: Sequence[Topic | TidelogError]
 ) -> MetadataReply:
-    topics = [topic.info(context.node_id, details=request.details) for topic in found if isinstance(topic, Topic)]
-    if request.details and context.archive is not None:
-        for info in topics:
-            context.archive.describe(info)
-    errors = [
-        TopicError(name, topic_id, ErrorInfo.of(error))
-        for (name, topic_id), error in zip(asked, found, strict=False)
-        if isinstance(error, TidelogError)
-    ]
-    return MetadataReply(context.topics.version, topics, errors)
+    """Describe as many as there is room for, as of now."""
+    reply, begin = MetadataReply(context.topics.version, []), request.place or TopicPlace()
+    room = PageRoom(WHOLE) if request.place is None else PageRoom()
+    for at, one in enumerate(found):
+        name, topic_id = asked[at] if asked else ("", 0)
+        if room.is_full:
+            reply.place = TopicPlace(name if isinstance(one, TidelogError) else one.name)
+            break
+        if isinstance(one, TidelogError):
+            reply.errors.append(TopicError(name, topic_id, ErrorInfo.of(one)))
+            room.take(len(encode(reply.errors[-1])))
+            continue
+        first = begin.partition if one.id == begin.id else 0
+        archive = context.archive if request.details else None
+        info, reply.place = _told(context, one, room, first, details=request.details, archive=archive)
+        reply.topics.append(info)
+        if reply.place is not None:
+            break
+    return reply
+
+
+def _told(
+    context: Context,
+    topic: Topic,
+    room: PageRoom,
+    first: int = 0,
+    *,
+    details: bool = True,
+    archive: Archive | None = None,
+) -> tuple[TopicInfo, TopicPlace | None]:
+    """Describe a topic from a partition on, and say where to go on."""
+    info = topic.info()
+    room.take(len(encode(info)))
+    for index in range(first, topic.partition_count):
+        if room.is_full and info.partitions:
+            return info, TopicPlace(topic.name, topic.id, index)
+        one = topic.partition_info(index, context.node_id, details=details)
+        if archive is not None:
+            archive.describe(topic.id, one)
+        info.partitions.append(one)
+        room.take(len(encode(one)))
+    return info, None
+
+
+def _changed(context: Context, topic: Topic, *, created: bool = False) -> Reply:
+    info, rest = _told(context, topic, PageRoom())
+    return Reply(TopicReply(info, created, rest))
 
 
 def _by_id(context: Context, topic_id: int) -> Topic | TidelogError:
@@ -85,17 +132,13 @@ def _by_name(context: Context, name: str, create: bool, suggest: bool) -> Topic 
 
 def create(context: Context, request: CreateTopic) -> Answer:
     """Make a topic."""
-
-    def reply(made: Created) -> Reply:
-        return Reply(TopicReply(made.topic.info(context.node_id, details=True), made.created))
-
     making = context.topics.create(
         full_name(request.name),
         partitions=request.partitions,
         settings=request.settings,
         exist_ok=request.exist_ok,
     )
-    return making.then(reply)
+    return making.then(lambda made: _changed(context, made.topic, created=made.created))
 
 
 def alter(context: Context, request: AlterTopic) -> Answer:
@@ -103,7 +146,7 @@ def alter(context: Context, request: AlterTopic) -> Answer:
     altering = context.topics.alter(
         full_name(request.name), partitions=request.partitions, settings=request.settings, reset=request.reset
     )
-    return altering.then(lambda topic: Reply(TopicReply(topic.info(context.node_id, details=True))))
+    return altering.then(lambda topic: _changed(context, topic))
 
 
 def delete(context: Context, request: DeleteTopic) -> Answer:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from ...protocol.messages import Metadata, MetadataReply, Stats, StatsReply
+from ...protocol.messages import Metadata, Stats, StatsReply
 from ...protocol.topic_name import MessageId
 from ..codec import Codec, checked_codec
 from ..core.data import Data
@@ -22,6 +22,7 @@ from ..version import client_version
 from .archive import AsyncArchive
 from .dead_letters import AsyncDeadLetters
 from .groups import AsyncGroups
+from .metadata import look_up
 from .outcome import find_outcome
 from .pinging import ping
 from .producing import AsyncProducing
@@ -143,8 +144,7 @@ class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage], AsyncQueue
         """Say whether every partition is undamaged and takes writes."""
         session, deadline = self.open_session(), self.deadline(timeout)
         pong = await self.ping(timeout=timeout)
-        reply = (await session.link.call(Metadata(details=True), deadline)).message
-        assert isinstance(reply, MetadataReply)
+        reply = await look_up(session.link, Metadata(details=True), deadline)
         problems = problems_of(reply)
         partitions = sum(len(topic.partitions) for topic in reply.topics)
         return Health(not problems, pong, len(reply.topics), partitions, problems)

@@ -171,7 +171,13 @@ class AsyncGroups:
         request = ResetGroup(_full(session, name), start, full_topic, place)
         reply = await change(session.link, request, deadline, _nothing)
         assert isinstance(reply, ResetGroupReply)
-        return [begin_from(begin) for begin in reply.begins]
+        begins = reply.begins
+        while reply.place is not None:
+            request.place = reply.place
+            reply = (await session.link.call(request, deadline)).message
+            assert isinstance(reply, ResetGroupReply)
+            begins = begins + reply.begins
+        return [begin_from(begin) for begin in begins]
 
     async def delete(self, name: str, *, missing_ok: bool = False, timeout: Timeout = DEFAULT) -> None:
         """Delete a group and what it knows of messages, finally; the messages stay. Raises UnknownGroupError unless

@@ -13,6 +13,7 @@ from ..core.directory import TopicEntry
 from ..core.queue_plan import QueuePlan
 from .connection import ask
 from .link import Link
+from .metadata import look_up
 from .queue_desk import QueueDesk
 
 OPENING_S = 1.0
@@ -122,9 +123,7 @@ class Joining:
         await self._join(metadata, deadline)
 
     async def _find_topics(self, deadline: Deadline) -> MetadataReply:
-        reply = (await self._desk.link.call(self._plan.subscription.question(), deadline)).message
-        assert isinstance(reply, MetadataReply)
-        return reply
+        return await look_up(self._desk.link, self._plan.subscription.question(), deadline)
 
     async def _join(self, metadata: MetadataReply, deadline: Deadline) -> None:
         """Open the group for the topics there are, making it if there is none."""

@@ -21,7 +21,6 @@ from ...protocol.messages import (
     MessageAttempts,
     MessageAttemptsReply,
     Metadata,
-    MetadataReply,
 )
 from ...protocol.offset_ranges import unpack_ranges
 from ...protocol.topic_name import MessageId
@@ -29,6 +28,7 @@ from ..core.deadline import Deadline
 from ..core.directory import TopicEntry
 from ..core.position import Position
 from ..message import Message
+from .metadata import look_up
 from .session import Session
 
 NewDeadline = Callable[[], Deadline]
@@ -102,8 +102,7 @@ def _spans_in(reply: DeadLettersReply) -> Spans:
 async def _entries(session: Session, names: list[str], deadline: Deadline) -> dict[str, TopicEntry]:
     """Return those of these topics that there are, as they are now, by full name. Raises UnknownTopicError about the
     first where there is none."""
-    reply = (await session.link.call(Metadata(names), deadline)).message
-    assert isinstance(reply, MetadataReply)
+    reply = await look_up(session.link, Metadata(names), deadline)
     if not reply.topics:
         raise reply.errors[0].error.error()
     return {info.name: TopicEntry.of(info, reply.version) for info in reply.topics}

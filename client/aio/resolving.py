@@ -14,14 +14,13 @@ from ..core.position import Position
 from ..core.positions import Positions
 from ..core.resolving import Places, check_offsets, positions, questions
 from .link import Link
+from .metadata import look_up
 from .topic_change import TopicChange
 
 
 async def find_topics(link: Link, plan: Plan, deadline: Deadline) -> MetadataReply:
     """Return what is known of the plan's topics; `plan.subscription.missing` says what is not there."""
-    reply = (await link.call(plan.subscription.question(), deadline)).message
-    assert isinstance(reply, MetadataReply)
-    return reply
+    return await look_up(link, plan.subscription.question(), deadline)
 
 
 async def await_topics(

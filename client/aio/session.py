@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ...protocol.errors import ClosedError, ConnectionLostError
 from ...protocol.limits import MAX_MESSAGE_BYTES
-from ...protocol.messages import Metadata, MetadataReply
+from ...protocol.messages import Metadata
 from ..core.deadline import Deadline
 from ..core.directory import Directory, TopicEntry
 from ..core.outbox import Outbox
@@ -18,6 +18,7 @@ from ..core.url import Target
 from ..core.vigil import QUIET_S
 from . import runtime
 from .link import Acquaintance, Link
+from .metadata import look_up
 
 
 class Session:
@@ -50,15 +51,14 @@ class Session:
         entry = self.directory.find(full_name)
         if entry is not None and (partition is None or partition < entry.partitions):
             return entry
-        reply = await self.link.call(Metadata([full_name], auto_create=auto_create), deadline)
-        assert isinstance(reply.message, MetadataReply)
+        reply = await look_up(self.link, Metadata([full_name], auto_create=auto_create), deadline)
         with self.lock:
-            for gone in self.directory.learn(reply.message):
+            for gone in self.directory.learn(reply):
                 self.outbox.forget(gone)
                 self._sticky.pop(gone, None)
-        if reply.message.errors:
-            raise reply.message.errors[0].error.error()
-        return TopicEntry.of(reply.message.topics[0], reply.message.version)
+        if reply.errors:
+            raise reply.errors[0].error.error()
+        return TopicEntry.of(reply.topics[0], reply.version)
 
     def forget(self, topic: TopicEntry) -> None:
         """The broker refused what was made with this knowledge of a topic: it is looked up anew."""

@@ -14,7 +14,6 @@ from ...protocol.messages import (
     ListOffsetsReply,
     Message,
     Metadata,
-    MetadataReply,
     ReopenTopic,
     ReopenTopicReply,
     TopicReply,
@@ -32,6 +31,7 @@ from ..core.words import ByWord
 from ..topic import Topic, topic_from
 from .archived import list_archived
 from .change import change
+from .metadata import look_up, whole_topic
 from .session import Session
 from .waiting import check_position, wait_for_records
 
@@ -90,14 +90,13 @@ class AsyncTopics:
         except TopicExistsError:
             session.directory.forget(full_name)
             raise
-        return _topic_of(session, reply)
+        return await _topic_of(session, reply, deadline)
 
     async def describe(self, name: str, *, timeout: Timeout = DEFAULT) -> Topic:
         """Return one topic. Raises UnknownTopicError that suggests the nearest name."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         request = Metadata([session.directory.full_name(name)], details=True)
-        reply = (await session.link.call(request, deadline)).message
-        assert isinstance(reply, MetadataReply)
+        reply = await look_up(session.link, request, deadline)
         if reply.errors:
             raise reply.errors[0].error.error()
         return topic_from(reply.topics[0])
@@ -118,7 +117,8 @@ class AsyncTopics:
             check_text("reset", key, '"retention"')
         full_name = session.directory.full_name(name)
         request = AlterTopic(full_name, to_partition_count(partitions), to_settings(settings), keys)
-        return _topic_of(session, await change(session.link, request, deadline, _nothing))
+        reply = await change(session.link, request, deadline, _nothing)
+        return await _topic_of(session, reply, deadline)
 
     async def reopen(self, name: str, *, timeout: Timeout = DEFAULT) -> Partitions:
         """Let fenced partitions take writes again, once their disk is repaired; return which they were."""
@@ -197,12 +197,12 @@ class AsyncTopics:
         return await list_archived(self._client.open_session(), name, self._client.deadline(timeout))
 
     async def list(self, names: Iterable[str] | None = None, *, timeout: Timeout = DEFAULT) -> TopicList:
-        """Return all topics but the broker's own, or those that are named, by name, as of one moment. Raises
-        UnknownTopicError for a name that is not there."""
+        """Return all topics but the broker's own, or those that are named, by name, as of one moment; where they have
+        more than some thousand partitions, as of a moment for so many. Raises UnknownTopicError for a name that is not
+        there."""
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         wanted = None if names is None else [*dict.fromkeys(map(session.directory.full_name, _names(names)))]
-        reply = (await session.link.call(Metadata(wanted, details=True), deadline)).message
-        assert isinstance(reply, MetadataReply)
+        reply = await look_up(session.link, Metadata(wanted, details=True), deadline)
         if reply.errors:
             raise reply.errors[0].error.error()
         return sorted(
@@ -218,7 +218,7 @@ def _nothing() -> None:
     """What is asked for is done a second time without harm."""
 
 
-def _topic_of(session: Session, reply: Message | None) -> Topic:
+async def _topic_of(session: Session, reply: Message | None, deadline: Deadline) -> Topic:
     assert isinstance(reply, TopicReply)
     session.directory.forget(reply.topic.name)
-    return topic_from(reply.topic)
+    return topic_from(await whole_topic(session.link, reply, deadline))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from ...protocol.messages import Metadata, MetadataReply, Stats, StatsReply
+from ...protocol.messages import Metadata, Stats, StatsReply
 from ...protocol.topic_name import MessageId
 from ..codec import Codec, checked_codec
 from ..core.data import Data
@@ -23,6 +23,7 @@ from ..version import client_version
 from .archive import Archive
 from .dead_letters import DeadLetters
 from .groups import Groups
+from .metadata import look_up
 from .outcome import find_outcome
 from .pinging import ping
 from .producing import Producing
@@ -144,8 +145,7 @@ class Client(Producing[AnyMessage], Reads[AnyMessage], Queueing[AnyMessage]):
         """Say whether every partition is undamaged and takes writes."""
         session, deadline = self.open_session(), self.deadline(timeout)
         pong = self.ping(timeout=timeout)
-        reply = (session.link.call(Metadata(details=True), deadline)).message
-        assert isinstance(reply, MetadataReply)
+        reply = look_up(session.link, Metadata(details=True), deadline)
         problems = problems_of(reply)
         partitions = sum(len(topic.partitions) for topic in reply.topics)
         return Health(not problems, pong, len(reply.topics), partitions, problems)

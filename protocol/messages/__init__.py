@@ -111,6 +111,7 @@ from .topics import (
     ReopenTopicReply,
     TopicError,
     TopicInfo,
+    TopicPlace,
     TopicReply,
 )
 
@@ -216,6 +217,7 @@ __all__ = [
     "StatsReply",
     "TopicError",
     "TopicInfo",
+    "TopicPlace",
     "TopicReply",
     "VerifyArchive",
     "VerifyArchiveReply",

@@ -178,12 +178,16 @@ class GroupReply(Message):
 
 
 class ResetGroup(Message):
-    """Moves a group, in one topic or all of its topics: every lease is void, every message from there on unsettled."""
+    """Moves a group, in one topic or all of its topics: every lease is void, every message from there on unsettled.
+
+    With a `place`, (topic id, partition), nothing is moved: it asks for the rest of what a reply had no room for.
+    """
 
     group: Name
     start: GroupStart
     topic: Name | None = None
     partition: PartitionIndex | None = None
+    place: tuple[TopicId, PartitionIndex] | None = None
 
 
 class GroupBegin(Message):
@@ -198,9 +202,10 @@ class GroupBegin(Message):
 
 
 class ResetGroupReply(Message):
-    """Where each partition that was moved begins now."""
+    """Where each partition that was moved begins now. `place`: where to go on with what did not fit."""
 
     begins: list[GroupBegin]
+    place: tuple[TopicId, PartitionIndex] | None = None
 
 
 class DeleteGroup(Message):

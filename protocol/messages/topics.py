@@ -6,17 +6,27 @@ from ..topic_settings import SettingValue
 from .base import ErrorInfo, Message, Name, PartitionIndex, TopicId
 
 
+class TopicPlace(Message):
+    """Where a list of topics goes on: at a topic by name; and within it, if it has this id still, at a partition."""
+
+    name: Name = ""
+    id: int = 0
+    partition: int = 0
+
+
 class Metadata(Message):
     """Asks for topics by name, by id, or for all (`names` None and no `ids`).
 
     `auto_create` makes unknown names, where the broker allows it; only producing sets it. `details` asks for offsets
-    and sizes of every partition too.
+    and sizes of every partition too. With a `place` the reply has as much as fits from there on; without one it is
+    whole, or refused.
     """
 
     names: list[Name] | None = None
     ids: list[TopicId] = []
     auto_create: bool = False
     details: bool = False
+    place: TopicPlace | None = None
 
 
 class PartitionInfo(Message):
@@ -64,11 +74,13 @@ class TopicError(Message):
 
 
 class MetadataReply(Message):
-    """`version` rises with every change of any topic; every data reply carries it too."""
+    """`version` rises with every change of any topic; every data reply carries it too. `place`: where to go on; the
+    last topic may be told in part, the next reply then begins with the rest of it."""
 
     version: int
     topics: list[TopicInfo]
     errors: list[TopicError] = []
+    place: TopicPlace | None = None
 
 
 class CreateTopic(Message):
@@ -90,10 +102,11 @@ class AlterTopic(Message):
 
 
 class TopicReply(Message):
-    """The topic as it is now."""
+    """The topic as it is now. `place`: where Metadata goes on with what did not fit."""
 
     topic: TopicInfo
     created: bool = False
+    place: TopicPlace | None = None
 
 
 class DeleteTopic(Message):

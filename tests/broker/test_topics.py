@@ -38,7 +38,7 @@ def test_a_topic_is_found_by_name_and_id() -> None:
     assert (topic.id, topic.count, topic.partition_count) == (1, 1, 3)
     assert core.topics.named("default/orders") is core.topics.by_id(1) is topic
     assert [core.topics.partition(1, n).index for n in range(3)] == [0, 1, 2]
-    info = topic.info("node-1")
+    info = topic.info()
     assert (info.name, info.given, info.settings["durability"], info.settings["retention"]) == (
         "default/orders",
         ["durability"],
@@ -265,7 +265,8 @@ def test_a_partition_that_cannot_be_opened_does_not_take_the_others_along() -> N
         core.topics.partition(1, 0)
     assert core.read(core.topics.partition(1, 1)) == [b"1"]
     assert list(core.topics.report.offline) == ["orders/0"]
-    assert [one.fenced for one in core.topic("orders").info("node").partitions] == [True, False]
+    told = [core.topic("orders").partition_info(index, "node", details=False) for index in range(2)]
+    assert [one.fenced for one in told] == [True, False]
     failed = core.topics.reopen("default/orders")
     core.settle()
     assert isinstance(failed.error, StorageError)

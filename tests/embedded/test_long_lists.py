@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from tests.client.flavours import FLAVOURS, World, run
-from tidelog import Broker, Client, UnknownGroupError
+from tidelog import Broker, Client, UnknownGroupError, UnknownTopicError
 from tidelog.__main__ import main
 from tidelog.broker import page_room
 
@@ -42,6 +43,46 @@ def test_groups_are_listed_whole(flavour: str) -> None:
             assert (changed.settings.max_attempts, changed.backlog, len(changed.topics[0].partitions)) == (7, 4, 3)
             with pytest.raises(UnknownGroupError):
                 await client.groups.list(["g3", "nobody"])
+
+    with Broker() as broker:
+        run(flavour, body)
+
+
+@pytest.mark.usefixtures("tiny_pages")
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_topics_are_listed_whole(flavour: str) -> None:
+    """All topics with all partitions, those that are named, what a change is answered with, what readers of a pattern
+    read, and where a group that was moved begins."""
+
+    async def body(world: World) -> None:
+        async with world.client(broker.url) as client:
+            made = await client.topics.create("b", partitions=2)
+            assert [one.index for one in made.partitions] == [0, 1]
+            await client.topics.create("a", partitions=1)
+            changed = await client.topics.set("a", partitions=3)
+            assert [one.index for one in changed.partitions] == [0, 1, 2]
+            listed = await client.topics.list()
+            assert [(topic.name, len(topic.partitions)) for topic in listed] == [("a", 3), ("b", 2)]
+            assert [len(topic.partitions) for topic in await client.topics.list(["b", "a"])] == [3, 2]
+            assert len((await client.topics.describe("a")).partitions) == 3
+            assert (await client.health()).partitions == 5
+            with pytest.raises(UnknownTopicError):
+                await client.topics.list(["b", "nobody"])
+            for partition in range(3):
+                await client.produce("a", b"x", partition=partition)
+            pattern = re.compile("[ab]")
+            async with client.consumer(pattern, start="earliest", end="latest") as consumer:
+                assert len([message async for message in consumer]) == 3
+            await client.groups.create("g", ["a", "b"])
+            begins = await client.groups.reset("g", "latest")
+            assert [(one.topic, one.partition, one.offset) for one in begins] == [
+                ("b", 0, 0),
+                ("b", 1, 0),
+                ("a", 0, 1),
+                ("a", 1, 1),
+                ("a", 2, 1),
+            ]
+            assert (await client.groups.describe("g")).generation == 2
 
     with Broker() as broker:
         run(flavour, body)

@@ -99,9 +99,9 @@ def test_a_store_that_cannot_be_asked_keeps_the_segments_and_is_named() -> None:
     core.store.go_away()
     remove_by_age(core)
     assert partition.start_offset == 0
-    info = topic.info("n", details=True)
-    core.archive.describe(info)
-    error = info.partitions[0].archive_error
+    told = topic.partition_info(0, "n", details=True)
+    core.archive.describe(topic.id, told)
+    error = told.archive_error
     assert error is not None
     assert error.error().code == "ARCHIVE_UNAVAILABLE"
     walks = sum(step.startswith("walk") for step in core.store.steps)
@@ -109,9 +109,9 @@ def test_a_store_that_cannot_be_asked_keeps_the_segments_and_is_named() -> None:
     core.advance(11 * SECOND)
     core.expire()
     assert partition.start_offset == 24
-    info = topic.info("n", details=True)
-    core.archive.describe(info)
-    assert info.partitions[0].archive_error is None
+    told = topic.partition_info(0, "n", details=True)
+    core.archive.describe(topic.id, told)
+    assert told.archive_error is None
     assert sum(step.startswith("walk") for step in core.store.steps) == walks + 1, "one listing for all four"
 
 

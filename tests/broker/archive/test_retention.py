@@ -25,9 +25,8 @@ def test_retention_waits_for_the_archive() -> None:
     core.advance(3 * SECOND)
     core.expire()
     assert partition.start_offset == 0
-    info = topic.info("n", details=True)
-    core.archive.describe(info)
-    (told,) = info.partitions
+    told = topic.partition_info(0, "n", details=True)
+    core.archive.describe(topic.id, told)
     assert (told.start_offset, told.held_segments, told.archived_end) == (0, 2, 0)
     assert told.archive_error is not None
     assert told.archive_error.error().code == "ARCHIVE_UNAVAILABLE"
@@ -38,9 +37,8 @@ def test_retention_waits_for_the_archive() -> None:
     core.advance(20 * SECOND)
     core.expire()
     assert partition.start_offset == 12
-    info = topic.info("n", details=True)
-    core.archive.describe(info)
-    (told,) = info.partitions
+    told = topic.partition_info(0, "n", details=True)
+    core.archive.describe(topic.id, told)
     assert (told.archived_start, told.archived_end, told.held_segments, told.archive_error) == (0, 12, 0, None)
     counted = core.archive.archiver.statistics()
     assert (counted.waiting_segments, counted.held_segments, counted.lag_us) == (0, 0, 0)
