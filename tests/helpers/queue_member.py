@@ -89,12 +89,10 @@ class QueueMember:
         self.group = group
         self.number = number
         self.topic_id = topic_id
-        self.others: list[int] = []
-        """Topics that it asks for messages of beside its own."""
+        self.others: list[int] = []  # topics that it asks for beside its own
         self.group_id = self.generation = 0
         self.held: dict[int, Held] = {}
-        self.ghosts: list[Held] = []
-        """Leases that ended, as it believes or was told."""
+        self.ghosts: list[Held] = []  # leases that ended, as it believes or was told
         self.requests: list[Request] = []
         self._polls: list[Call] = []
         self._next = 1
