@@ -82,7 +82,8 @@ class LanePolicy:
         reply would go to the higher lanes alone."""
         return count if self._fits is None or not self.has_shares else min(count, self._fits)
 
-    def _note_size(self, count: int, *, is_cut: bool) -> None:
+    def replied(self, count: int, *, is_cut: bool) -> None:
+        """Note the size of a reply, and whether it had room for less than planned."""
         if is_cut:
             self._fits = count
         elif self._fits is not None and count >= self._fits:
@@ -158,13 +159,12 @@ class LanePolicy:
             return 0
         return min(count, max(0, (self._credit + count) // self.settings.max_wait_share))
 
-    def delivered(self, count: int, old: int, *, is_cut: bool = False, is_owed: bool = False) -> None:
-        """Note the deliveries of a reply, those for their age included, and whether it had room for less than planned.
+    def delivered(self, count: int, old: int, *, is_owed: bool = False) -> None:
+        """Note deliveries, those for their age included.
 
         What of the share for age nobody needed is not made up for; what is owed, since there was no room, is.
         """
-        self._note_size(count, is_cut=is_cut)
         share = self.settings.max_wait_share
         self._credit += count - old * share
-        if not (is_cut and is_owed):
+        if not is_owed:
             self._credit = min(self._credit, share - 1)

@@ -72,6 +72,7 @@ class PackedDeed(msgspec.Struct, array_like=True):
     what: int
     offsets: bytes
     request: int
+    number: int = 0
 
 
 class PackedDoer(msgspec.Struct, array_like=True):
@@ -186,7 +187,7 @@ def _pack_mark(marked: Marked) -> PackedMark:
 
 
 def _pack_doer(member: int, requests: int, number: int, last_us: int, deeds: list[tuple[Deed, Done]]) -> PackedDoer:
-    packed = [PackedDeed(*deed, done.offsets.serialize(), done.request) for deed, done in deeds]
+    packed = [PackedDeed(*deed, done.offsets.serialize(), done.request, done.number) for deed, done in deeds]
     return PackedDoer(member, requests, number, last_us, packed)
 
 
@@ -241,7 +242,7 @@ def _doer(packed: PackedDoer) -> Doer:
     doer = Doer()
     doer.requests, doer.number, doer.last_us = packed.requests, packed.number, packed.last_us
     for deed in packed.deeds:
-        doer.deeds[Deed(deed.lease, deed.what)] = Done(_set(deed.offsets), deed.request)
+        doer.deeds[Deed(deed.lease, deed.what)] = Done(_set(deed.offsets), deed.request, deed.number)
     return doer
 
 

@@ -26,10 +26,12 @@ class Deed(NamedTuple):
 
 
 class Done(NamedTuple):
-    """To which messages, and with which request of the member (counted from its first) the last of them."""
+    """To which messages, and with which request of the member (counted from its first) the last of them; `number` is
+    the one that the member gave it, 0 for what was done by token."""
 
     offsets: OffsetSet
     request: int
+    number: int = 0
 
 
 class Doer:
@@ -53,7 +55,7 @@ class Doer:
             self.number = number
         self.last_us = wall_us
         known = self.deeds.pop(deed, None)
-        self.deeds[deed] = Done(offsets if known is None else known.offsets | offsets, self.requests)
+        self.deeds[deed] = Done(offsets if known is None else known.offsets | offsets, self.requests, number)
         while next(iter(self.deeds.values())).request <= self.requests - kept:
             self.deeds.popitem(last=False)
 
@@ -88,6 +90,12 @@ class Remembered:
         doer = self._tokens if member == BY_TOKEN else self._doers.get(member)
         done = None if doer is None else doer.deeds.get(Deed(lease, what))
         return None if done is None else done.offsets
+
+    def did_last(self, member: int, number: int, lease: int, what: int) -> bool:
+        """Return whether the member's request of this number was the last to do something to a lease in this way."""
+        doer = self._doers.get(member)
+        done = None if doer is None else doer.deeds.get(Deed(lease, what))
+        return done is not None and done.number == number
 
     def forget_old(self, wall_us: int) -> None:
         """Forget members that settled nothing for long; what was done by token has its own bound."""

@@ -144,8 +144,9 @@ class Settlement:
         if just_done is not None:
             self._repeats[len(self._results)] = len(self._events)
             done = just_done if done is None else done | just_done
-        if not missing:
-            return not item.ranges and done is not None
+        if not missing:  # all that is left, of a lease that has ended: what was left then, only a repeat knows
+            did_last = self._state.remembered.did_last(self._member, self._number, item.lease, item.what)
+            return just_done is not None or did_last
         missing = missing - below(missing, self._state.begin) - self._state.damaged
         return not missing or (done is not None and missing <= done)
 

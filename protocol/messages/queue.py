@@ -159,7 +159,8 @@ class Settling(IntEnum):
 
 
 class SettleItem(Message):
-    """One thing to do to one lease: to these `ranges` of it, or to all that is left of it (empty).
+    """One thing to do to one lease: to these `ranges` of it, or to all that is left of it (empty). Of a lease that has
+    ended nothing is left: LEASE_LOST, unless it is the request again that ended it.
 
     `delay_us` is for RELEASE; `duration_us` for RENEW: from now on (0: the lease's own).
     """

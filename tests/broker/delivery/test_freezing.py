@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -11,6 +12,7 @@ from tests.broker.delivery.driver import Partition, item
 from tidelog.broker.delivery import freezing
 from tidelog.broker.delivery.acquiring import choose
 from tidelog.broker.delivery.fold import DeliveryFold
+from tidelog.broker.delivery.lease import Lease
 from tidelog.broker.delivery.packing import PackedGroup, frozen
 from tidelog.broker.delivery.queue_state import QueueState
 from tidelog.broker.storage.fold import Section
@@ -152,3 +154,39 @@ def test_large_groups_are_not_kept_packed(held: list[int]) -> None:
     held.clear()
     partition.fold.freeze()()
     assert held == [1]
+
+
+def test_a_snapshot_keeps_all_of_leases_and_of_what_was_done():
+    """A lease that was renewed for 12 hours, and handed out a second after it was taken, and requests in several items:
+    every field is what it was, but the deadline, which is set anew from the term."""
+    partition = begin(1)
+    state = partition.state(1)
+    (lease,) = state.leases
+    partition.advance(SECOND)
+    partition.settle(handed=[(lease, range(3))])
+    partition.settle(item(Settling.RENEW, lease, duration_us=12 * HOUR))
+    first, second = item(Settling.ACCEPT, lease, [0, 1]), item(Settling.RELEASE, lease, [2], delay_us=0)
+    partition.settle(first, second, number=7)
+    partition.advance(SECOND)
+    before = told(partition.state(1))
+    partition.crash(snapshot=partition.snapshot())
+    after = told(partition.state(1))
+    assert after == before
+    assert after["lease"]["term_us"] == 12 * HOUR
+    assert after["lease"]["handed_us"] == after["lease"]["wall_deadline_us"] - 12 * HOUR
+    assert [doer[:2] for doer in after["doers"]] == [(0, -1), (7, 7)]
+    due_us = partition.state(1).leases[lease].deadline_us - partition.monotonic_us
+    assert due_us == 12 * HOUR - SECOND
+
+
+SECOND, HOUR = 1_000_000, 3_600_000_000
+
+
+def told(state: QueueState) -> dict[str, Any]:
+    """All fields of the only lease but its deadline, and of what members did."""
+    (lease,) = state.leases.values()
+    fields = {name: getattr(lease, name) for name in Lease.__slots__ if name != "deadline_us"}
+    doers = [
+        (member, doer.number, doer.requests, doer.last_us, doer.deeds) for member, doer in state.remembered.items()
+    ]
+    return {"lease": fields, "doers": doers}

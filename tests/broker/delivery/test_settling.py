@@ -308,3 +308,35 @@ def test_events_carry_who_asked():
     assert decided.events == [
         Event(Kind.ACCEPTED, 1, 1, packed([0]), lease=lease, member=7, number=77, flags=Flag.ASKED)
     ]
+
+
+def test_all_that_is_left_of_a_lease_that_has_ended_is_lost():
+    """Three of ten were accepted before it expired: who accepts what is left is told that it comes back; the request
+    before, repeated, is still done."""
+    partition, lease = leased()
+    assert partition.settle(item(Settling.ACCEPT, lease, [0, 1, 2]), number=5) == [None]
+    partition.advance(31 * SECOND)
+    state = partition.state()
+    partition.record(*expired(state, 1, 1, state.leases[lease], partition.retrying))
+    assert is_lost(partition.settle(item(Settling.ACCEPT, lease), number=6)) == [True]
+    assert is_lost(partition.settle(item(Settling.ACCEPT, lease), member=0, number=0)) == [True]
+    assert is_lost(partition.settle(item(Settling.ACCEPT, lease, [0, 1, 2]), number=5)) == [False]
+    assert partition.state().counts(10).suspect == 7
+
+
+@pytest.mark.parametrize("over_a_snapshot", [False, True])
+def test_a_repeat_of_all_that_was_left_is_done(over_a_snapshot: bool):
+    """The request that ended the lease is known by its number, also behind others and over a start; another request, or
+    another outcome, is not it."""
+    partition, lease = leased()
+    other = partition.acquire(choose(partition.state(), 1_000, 5))
+    assert partition.settle(item(Settling.ACCEPT, lease, [0]), number=5) == [None]
+    assert partition.settle(item(Settling.ACCEPT, lease), number=6) == [None]
+    assert partition.settle(item(Settling.ACCEPT, other), number=7) == [None]
+    if over_a_snapshot:
+        partition.crash(snapshot=partition.snapshot())
+    again = [partition.settle(item(what, lease), number=number) for what, number in REPEATS]
+    assert [is_lost(results) for results in again] == [[False], [True], [True], [True]]
+
+
+REPEATS = ((Settling.ACCEPT, 6), (Settling.ACCEPT, 5), (Settling.ACCEPT, 7), (Settling.RETURN, 6))
