@@ -157,9 +157,10 @@ class Fetcher:
         start, end = self.log.start_offset, self._visible()
         if not start <= offset < end:
             why = "retention has removed those before it" if offset < start else "nothing more is there yet"
-            raise NotFoundError(
-                f"expected an offset from {start} to {end - 1}, found {offset}; {why}", start=start, end=end
-            )
+            is_empty = start == end
+            expected = "the offset of a message" if is_empty else f"an offset from {start} to {end - 1}"
+            where = "the partition is empty: " if is_empty else ""
+            raise NotFoundError(f"expected {expected}, found {offset}; {where}{why}", start=start, end=end)
         if not may_wait:
             self._check_warm(offset, 1)
         return self.log.read(offset, max_bytes=1, upto=end, may_wait=may_wait).slices

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, NoReturn
 
 from ...protocol.errors import ClosedError, LeaseLostError, TidelogError
-from ..core.arguments import check_count
+from ..core.arguments import check_count, check_flag
 from ..core.deadline import Deadline
 from ..core.finishing import Finishing
 from ..core.leaving import RETURNED, left_by
@@ -137,9 +137,10 @@ class AsyncQueue(AsyncTaking[AnyQueueMessage], Generic[AnyQueueMessage]):
         handler's SystemExit leaves the message that it had suspect: handed out alone from then on.
         """
         most = check_count("concurrency", concurrency, 1, MAX_CONCURRENCY)
+        stops_by_signals = check_flag("signals", signals)
         self._finishing = Finishing()
         try:
-            await run_handler(self, handler, most, lambda: self._is_stopped, self._finishing, signals=signals)
+            await run_handler(self, handler, most, lambda: self._is_stopped, self._finishing, signals=stops_by_signals)
         finally:
             self._finishing = None
 

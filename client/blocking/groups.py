@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, Protocol
 
 from ...protocol.delivery_states import DeliveryState
-from ...protocol.errors import UnknownGroupError
+from ...protocol.errors import InvalidGroupError, UnknownGroupError
 from ...protocol.group_name import full_group_name
 from ...protocol.messages import (
     AlterGroup,
@@ -21,13 +21,13 @@ from ...protocol.messages import (
     ResetGroup,
     ResetGroupReply,
 )
-from ...protocol.topic_name import MessageId
+from ...protocol.topic_name import MessageId, full_name
 from ..core.arguments import check_count, check_flag, check_word, listed
 from ..core.bounds import Bound
 from ..core.deadline import Deadline
 from ..core.group_pages import GroupPages
 from ..core.group_settings import to_group_settings, to_group_start, to_setting_names
-from ..core.record import to_partition
+from ..core.record import MAX_WIRE_COUNT
 from ..core.times import DEFAULT, Duration, Timeout
 from ..group import Group, GroupBegin, begin_from
 from ..message_state import MessageState
@@ -107,6 +107,8 @@ class Groups:
         settings = to_group_settings(visibility_timeout, max_attempts, backoff, max_in_flight, dead_letter, letters)
         begin = None if start is None else to_group_start(start, "start", session.time.wall_us())
         full_names = [session.directory.full_name(topic) for topic in _names("topics", topics, "topics")]
+        if not full_names:
+            raise InvalidGroupError("topics: expected at least one topic for a group to read, found none")
         request = CreateGroup(_full(session, name), full_names, kind, begin, settings, is_fine)
 
         def doubt() -> None:  # perhaps it was made: then the repeat finds it
@@ -167,7 +169,7 @@ class Groups:
         """
         session, deadline = self._client.open_session(), self._client.deadline(timeout)
         start = to_group_start(to, "to", session.time.wall_us())
-        place = None if partition is None else to_partition(partition)
+        place = None if partition is None else check_count("partition", partition, 0, MAX_WIRE_COUNT)
         full_topic = None if topic is None else session.directory.full_name(topic)
         request = ResetGroup(_full(session, name), start, full_topic, place)
         reply = change(session.link, request, deadline, _nothing)
@@ -212,6 +214,10 @@ class Groups:
         for word in words:
             check_word("states", word, [state.value for state in DeliveryState], "the names of states")
         most = None if limit is None else check_count("limit", limit, 1)
+        full_group_name(name)  # these raise here and not at the first message; an async client has no session yet
+        if topic is not None:
+            full_name(topic)
+        self._client.deadline(timeout)
         return self._messages(name, words, topic, most, timeout)
 
     def _messages(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ...protocol.errors import ClosedError, ForkedError, LeaseLostError
+from ..core.arguments import check_flag
 from ..core.deadline import Deadline
 from ..core.held_lease import HeldLease
 from ..core.settles import Entry, How, lost_error
@@ -98,11 +99,13 @@ class QueueDesk(SettleSender):
     def _settle(
         self, lease: HeldLease, offsets: list[int], how: How, wait: bool, timeout: Timeout, *, is_batch: bool
     ) -> runtime.Settled:
+        if wait is not False:
+            wait = check_flag("wait", wait)
+        timeout_seconds(timeout, self._timeout)
         if runtime.is_forked(self.home):
             raise ForkedError("this message was leased before a fork; settle it in the parent, or by its lease_token")
         if wait:
             runtime.check_home(self.home, "queue")
-            timeout_seconds(timeout, self._timeout)
         elif not runtime.is_here(self.home):  # another thread than the loop's
             runtime.call_soon(self.home, partial(self._take_later, lease, offsets, how, is_batch))
             return runtime.SETTLED

@@ -45,7 +45,7 @@ class Leased(Settleable, Located):
 
     def ack(self, *, wait: bool = False, timeout: Timeout = DEFAULT) -> runtime.Settled:
         """The message is done with: the group never gets it again."""
-        if wait:
+        if wait is not False or timeout is not DEFAULT:
             return self._settle(ACCEPTED, wait, timeout)
         lease: HeldLease = self._lease  # pyright: ignore[reportAssignmentType]  # `cast` is a call, of 70 ns a message
         lease.acked.append(self.offset)

@@ -35,7 +35,7 @@ class Subscription:
             names = [topics] if isinstance(topics, str) else _names(topics)
             self._names = list(dict.fromkeys(full_name(name, namespace) for name in names))
             if not self._names:
-                raise ValueError("expected at least one topic, found none")
+                raise ValueError("topics: expected at least one topic, found none")
 
     def __repr__(self) -> str:
         return f"<Subscription to {self}>"

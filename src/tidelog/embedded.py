@@ -205,6 +205,8 @@ class Broker:
     def _checked(self, config: Sections | None, sections: Sections) -> Config:
         from .broker.config import load
 
+        if config is not None and not isinstance(config, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"config: expected a mapping of sections, found {config!r}")
         given: dict[str, dict[str, object]] = {}
         for source in (config or {}, sections):
             for section, keys in source.items():

@@ -16,7 +16,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from . import embedded
-from .client.core.times import from_us, to_us
+from .client.core.arguments import whole_number
+from .client.core.times import duration_us, from_us, to_seconds, to_us
 from .client.message import Message
 from .faults import NAMES, Faults
 
@@ -61,6 +62,8 @@ class Broker(embedded.Broker):
         **sections: Mapping[str, object],
     ) -> None:
         self._start_us = None if start is None else to_us(start, "start")
+        if whole_number(seed) is None:
+            raise TypeError(f"seed: expected a whole number, found {seed!r}")
         self._faults, self._seed = faults, seed
         self._clock: Clock | None = None
         self._handler: FaultyHandler | None = None
@@ -76,23 +79,20 @@ class Broker(embedded.Broker):
         return self._clock
 
     def messages(self, topic: str) -> list[Message]:
-        """Return all that is stored in a topic, in the order it was appended; an unknown topic has none."""
-        from .client.errors import UnknownTopicError
-
+        """Return all that is stored in a topic, in the order it was appended. Raises UnknownTopicError: with a name
+        that is mistyped every test would find nothing."""
         with self.client() as client:
-            try:
-                return list(client.replay(topic, ordered="time").messages())
-            except UnknownTopicError:
-                return []
+            return list(client.replay(topic, ordered="time").messages())
 
     def pending(self, topic: str) -> list[Message]:
-        """Return what waits for its time in a topic: nothing, as this version has no delayed messages."""
-        self._running()
+        """Return what waits for its time in a topic: nothing, as this version has no delayed messages. Raises
+        UnknownTopicError."""
+        with self.client() as client:
+            client.topics.describe(topic)
         return []
 
     def dead_letters(self, topic: str) -> list[DeadLetter]:
-        """Return the pending dead letters of a topic, by partition and offset. Raises UnknownTopicError: with a name
-        that is mistyped every test would find none."""
+        """Return the pending dead letters of a topic, by partition and offset. Raises UnknownTopicError."""
         with self.client() as client:
             return list(client.dead_letters.list(topic))
 
@@ -173,11 +173,9 @@ class Clock:
         What the broker and the clients' own threads do at times in between is done at these times, in order. The
         test's own threads that are woken meanwhile get a moment, but are not waited for.
         """
-        more = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
-        total = (duration or timedelta()) + more
-        if total < timedelta():
-            raise ValueError(f"expected a duration of 0 or more, found {total}: time does not go back")
-        self._virtual.advance(total // timedelta(microseconds=1))
+        self._virtual.advance(
+            _total_us(duration, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
+        )
 
     async def async_advance(
         self,
@@ -190,9 +188,26 @@ class Clock:
         milliseconds: float = 0,
     ) -> None:
         """Do the same in an event loop, whose tasks run meanwhile."""
-        from functools import partial
-
         from anyio.to_thread import run_sync
 
-        more = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds)
-        await run_sync(partial(self.advance, duration, seconds=more.total_seconds()))
+        total_us = _total_us(
+            duration, days=days, hours=hours, minutes=minutes, seconds=seconds, milliseconds=milliseconds
+        )
+        await run_sync(self._virtual.advance, total_us)
+
+
+def _total_us(duration: timedelta | None, **parts: float) -> int:
+    """Return how long all is together. Raises TypeError, or ValueError for less than nothing or more than fits."""
+    if duration is not None and not isinstance(duration, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"duration: expected a timedelta, or days=, hours=, seconds= and so on, found {duration!r}")
+    for name, number in parts.items():
+        if to_seconds(number) is None:
+            raise TypeError(f"{name}: expected a number, found {number!r}")
+    numbers = {name: float(number) for name, number in parts.items()}
+    try:
+        total = (duration or timedelta()) + timedelta(**numbers)
+    except (OverflowError, ValueError):
+        raise ValueError(f"expected a duration that a timedelta can hold, found {duration!r} and {numbers}") from None
+    if total < timedelta():
+        raise ValueError(f"expected a duration of 0 or more, found {total}: time does not go back")
+    return duration_us(total)

@@ -54,7 +54,7 @@ def test_the_fixtures_are_each_test_s_own(tmp_path: Path) -> None:
         "import os, pytest\n"
         "@pytest.mark.parametrize('number', [1, 2])\n"
         "def test_first(tidelog_client, tidelog_broker, number):\n"
-        "    assert tidelog_broker.messages('t') == []\n"
+        "    assert tidelog_client.topics.list() == []\n"
         "    assert os.environ['TIDELOG_URL'] == tidelog_broker.url\n"
         "    tidelog_client.produce('t', b'x')\n"
         "def test_after():\n"

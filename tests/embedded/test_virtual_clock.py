@@ -295,6 +295,7 @@ def test_advance_ends_the_waits_of_others(flavour: str) -> None:
 def test_a_producer_lingers_by_the_clock() -> None:
     """What was sent is stored once the linger is over, and not before."""
     with Broker(start=NEW_YEAR) as broker, broker.client() as client, client.producer(linger=1) as producer:
+        client.topics.create("t", partitions=1)
         producer.send("t", b"x")
         broker.clock.advance(seconds=0.9)
         assert broker.messages("t") == []
