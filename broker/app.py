@@ -25,6 +25,7 @@ from .clock import BrokerTime, Clock
 from .config import Address, Config
 from .data_folder import claim
 from .deferred import Reply
+from .flow import Flow
 from .group_commit import GroupCommit
 from .handlers import Answer, Context, empty_reply, handle
 from .logging import get_logger
@@ -39,6 +40,7 @@ from .storage.log import SyncTask
 from .storage.sync_round import run_round
 from .timers import Timers
 from .topics import Topics
+from .turns import Pace
 
 BUFFER_SWEEP_US = 10_000_000
 """How often receive buffers are taken back from connections that are idle."""
@@ -225,7 +227,7 @@ class Broker:
             timers=self._quiet_timers,
             offload=self._workers,
             metrics=self._metrics,
-            gauges=lambda: self._gauges(topics),
+            gauges=lambda pace: self._gauges(topics, pace),
             limits=broker_limits(config, longest_wait_us(is_rehearsed=self._is_stepped)),
             node_id=config.broker.node_id,
             version=version("tidelog"),
@@ -242,8 +244,9 @@ class Broker:
 
         self._quiet_timers.add(self._time.monotonic_us() + interval_us, again)
 
-    def _gauges(self, topics: Topics) -> Values:
-        commit, held = self._commit.statistics(), topics.statistics()
+    def _gauges(self, topics: Topics, pace: Pace) -> Flow[Values]:
+        held, groups = (yield from topics.statistics(pace)), (yield from group_gauges(self._groups, pace))
+        commit = self._commit.statistics()
         return {
             "tidelog_uptime_seconds": (self._time.monotonic_us() - self._began_us) / 1e6,
             "tidelog_memory_bytes": self._memory.used_bytes,
@@ -266,7 +269,7 @@ class Broker:
             "tidelog_failed_syncs_total": commit.failed_syncs,
             "tidelog_failed_upkeep_steps_total": held.failed_upkeep_steps,
             **archive_gauges(None if self._archive is None else self._archive.archive),
-            **group_gauges(self._groups),
+            **groups,
             "tidelog_clock_jumps_total": self._time.jumps,
             "tidelog_loop_lag_seconds": self._heartbeat.max_lag_us / 1e6,
         }

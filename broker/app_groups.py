@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from .config import Config
 from .dead_letters.desk import DeadLetterDesk
 from .delivery.backoff import Backoff, BackoffKind, RetryPolicy
+from .flow import Flow
 from .groups import GroupDefaults, Groups
 from .metrics import Values
 from .queues.queues import Queues
 from .services import Services
 from .timers import Timers
 from .topics import Topics
+from .turns import Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,11 @@ def open_groups(
     return GroupParts(groups, queues, dead_letters)
 
 
-def group_gauges(parts: GroupParts | None) -> Values:
-    """Return counters and gauges by the names of the metrics."""
-    return {"tidelog_groups": 0} if parts is None else {"tidelog_groups": len(parts.groups), **parts.queues.gauges()}
+def group_gauges(parts: GroupParts | None, pace: Pace) -> Flow[Values]:
+    """Return what is counted over all groups, by the names of the metrics."""
+    if parts is None:
+        return {"tidelog_groups": 0}
+    return {"tidelog_groups": len(parts.groups), **(yield from parts.queues.gauges(pace))}
 
 
 def group_defaults(config: Config) -> GroupDefaults:

@@ -17,12 +17,12 @@ from ..protocol.topic_settings import SettingValue
 from .administration import Administration, Created
 from .deferred import Deferred
 from .errors import storage_error
-from .flow import FlowQueue
+from .flow import Flow, FlowQueue
 from .message_log import MessageLog
 from .meta import MetaLog, ProducerIds, RangeQuarantined
 from .nearest_name import nearest_name
 from .opening import refuse_lost_facts
-from .partition import Partition
+from .partition import Partition, PartitionStatistics
 from .services import Services
 from .start import StartReport, start_topics
 from .storage.damage import DamagedRange
@@ -32,6 +32,7 @@ from .storage.sealed import Removable
 from .storage.sync_round import SyncTask, run_round
 from .topic import Topic
 from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
+from .turns import Pace
 from .watches import Wake, Watches
 
 __all__ = ["Created", "StartReport", "Topic", "TopicDefaults", "TopicLimits", "Topics", "TopicsStatistics"]
@@ -288,14 +289,14 @@ class Topics:
 
         self._services.offload(lambda: errors.extend(found.run() for found in expired), done)
 
-    def statistics(self) -> TopicsStatistics:
-        """Return counters and gauges."""
-        partitions = [partition.statistics() for partition in self._partitions()]
+    def statistics(self, pace: Pace) -> Flow[TopicsStatistics]:
+        """Return counters and gauges; each partition is counted as it is when its turn comes."""
+        partitions, fenced = yield from _counted(self._partitions(), pace)
         return TopicsStatistics(
             topics=len(self._by_id),
             partitions=sum(topic.partition_count for topic in self._by_id.values()),
             offline_partitions=sum(len(topic.offline) for topic in self._by_id.values()),
-            fenced_partitions=sum(partition.is_fenced for partition in self._partitions()),
+            fenced_partitions=fenced,
             damaged_records=sum(one.damaged_records for one in partitions),
             producers=sum(one.producers for one in partitions),
             dedup_ids=sum(one.dedup_ids for one in partitions),
@@ -324,3 +325,14 @@ class Topics:
             log.finish_sync(task, error)
             if error is not None:
                 self._services.report("sync failed at the stop", folder=log.folder, why=error.message)
+
+
+def _counted(partitions: Sequence[Partition], pace: Pace) -> Flow[tuple[list[PartitionStatistics], int]]:
+    """Return what each partition counts, and how many are fenced."""
+    found: list[PartitionStatistics] = []
+    fenced = 0
+    for partition in partitions:
+        found.append(partition.statistics())
+        fenced += partition.is_fenced
+        yield from pace.spend()
+    return found, fenced

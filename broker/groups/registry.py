@@ -47,6 +47,8 @@ class Groups:
         self._administration = GroupAdministration(services, topics.meta, topics, self, defaults)
         self._by_id: dict[int, Group] = {}
         self._by_name: dict[str, Group] = {}
+        self._names: list[str] | None = None
+        """Of all groups, in order; None: to be sorted anew."""
         self._letter_topics: frozenset[str] | None = None
         self._joining: dict[str, Deferred[Joined]] = {}
         """By group: the flow of a join that is under way."""
@@ -64,11 +66,17 @@ class Groups:
 
     def all(self) -> list[Group]:
         """Return the live groups by name."""
-        return [self._by_name[name] for name in sorted(self._by_name)]
+        if self._names is None:
+            self._names = sorted(self._by_name)
+        return [self._by_name[name] for name in self._names]
 
     def find(self, name: str) -> Group | None:
         """Return a group by full name, or None."""
         return self._by_name.get(name)
+
+    def find_id(self, group_id: int) -> Group | None:
+        """Return a group by id, or None."""
+        return self._by_id.get(group_id)
 
     def named(self, name: str) -> Group:
         """Return a group by full name. Raises UnknownGroupError that suggests the nearest."""
@@ -195,13 +203,16 @@ class Groups:
         before = self._by_id.get(group.id)
         self._by_id[group.id] = self._by_name[group.name] = group
         self._letter_topics = None
-        if before is not None:
+        if before is None:
+            self._names = None
+        else:
             for observer in self.observers:
                 observer.group_changed(group, before)
 
     def withdraw(self, group: Group) -> None:
         """Serve a group no more."""
         del self._by_id[group.id], self._by_name[group.name]
+        self._names = None
         self._letter_topics = None
         for observer in self.observers:
             observer.group_gone(group)

@@ -127,7 +127,7 @@ def _administer(context: Context, message: Message) -> Answer:
         case Outcome():
             return outcome.outcome(context, message)
         case Stats():
-            return stats.stats(context)
+            return stats.stats(context, message)
         case ListArchive():
             return archive.list_archive(context, message)
         case RunArchive():

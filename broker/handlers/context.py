@@ -11,12 +11,14 @@ from ..archive import Archive
 from ..clock import BrokerTime
 from ..dead_letters.desk import DeadLetterDesk
 from ..deferred import Deferred, Reply
+from ..flow import Flow
 from ..groups import GroupDetailsSource, Groups
 from ..metrics import Metrics, Values
 from ..queues.queues import Queues
 from ..services import Offload
 from ..timers import Timers
 from ..topics import Topics
+from ..turns import Pace
 
 Answer = Reply | Deferred[Reply]
 
@@ -49,7 +51,8 @@ class Context:
     timers: Timers
     offload: Offload
     metrics: Metrics
-    gauges: Callable[[], Values]
+    gauges: Callable[[Pace], Flow[Values]]
+    """Those that are of no group."""
     limits: BrokerLimits
     node_id: str
     version: str

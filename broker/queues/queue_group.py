@@ -52,11 +52,6 @@ class QueueGroup:
         return NO_LIMIT if limit is None else limit - self.in_flight
 
     @property
-    def blocked_letters(self) -> int:
-        """Partitions whose dead letters cannot be copied now."""
-        return sum(part.letters.problem is not None for part in self.parts.values())
-
-    @property
     def is_idle(self) -> bool:
         """Whether there is nobody to serve, and nothing leased or waiting for its time."""
         return not (self.members or self._dispatch or any(part.is_busy for part in self.parts.values()))

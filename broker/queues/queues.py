@@ -18,6 +18,7 @@ from ...protocol.messages import (
     LeaveGroup,
     MessageState,
     Settle,
+    StatsPlace,
 )
 from ...protocol.topic_name import short_name
 from ..dead_letters.letter_topics import LETTER_RETENTION_US, LetterTopics
@@ -35,7 +36,7 @@ from ..turns import Pace, in_turns
 from .counters import Counters
 from .deliveries import Deliveries
 from .delivery_log import DAY_US, delivery_settings
-from .gauges import queue_gauges
+from .gauges import Gauges, QueueGauges
 from .group_partition import GroupPartition
 from .lane_gauges import LaneGauges
 from .looking import Looking
@@ -74,7 +75,8 @@ class Queues:
         self._deliveries = Deliveries(services, topics, groups, settings, self._delivery_changed)
         self._hold = RetentionHold(groups)
         self._looking = Looking(services, topics, groups, self._at_work, self._counters)
-        self._lane_gauges = LaneGauges(services, topics, groups)
+        lanes = LaneGauges(services, topics, groups)
+        self._gauges = QueueGauges(topics, groups, self._at_work, self._counters, self._hold, lanes)
         pins = Pins()
         self.when_delivery_changed: list[Callable[[PartitionDelivery], None]] = []
         """Called when a delivery log was opened, opened anew, fenced, or could not be opened."""
@@ -229,11 +231,13 @@ class Queues:
             if any(_has_business(group, one) for one in self._partitions_of(group)):
                 self._work(group)
 
-    def gauges(self) -> dict[str, int]:
-        """Return counters and gauges by the names of the metrics."""
-        held = self._hold.held_segments
-        found = queue_gauges(self._topics, self._groups, self._at_work, self._counters, held)
-        return found | self._lane_gauges.values()
+    def gauges(self, pace: Pace) -> Flow[Gauges]:
+        """Return counters and gauges over all groups, by the names of the metrics."""
+        return self._gauges.common(pace)
+
+    def group_gauges(self, begin: StatsPlace, room: PageRoom, pace: Pace) -> Flow[tuple[Gauges, StatsPlace | None]]:
+        """Return those of each group, from a place on, and where to go on."""
+        return self._gauges.by_group(begin, room, pace)
 
     def _delivery_changed(self, delivery: PartitionDelivery) -> None:
         for tell in self.when_delivery_changed:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from ...protocol.messages import Metadata, Stats, StatsReply
+from ...protocol.messages import Metadata, Stats, StatsPlace, StatsReply
 from ...protocol.topic_name import MessageId
 from ..codec import Codec, checked_codec
 from ..core.data import Data
@@ -150,10 +150,17 @@ class AsyncClient(AsyncProducing[AnyMessage], AsyncReads[AnyMessage], AsyncQueue
         return Health(not problems, pong, len(reply.topics), partitions, problems)
 
     async def stats(self, *, timeout: Timeout = DEFAULT) -> dict[str, int | float]:
-        """Return the broker's counters and gauges by name."""
-        reply = (await self.open_session().link.call(Stats(), self.deadline(timeout))).message
-        assert isinstance(reply, StatsReply)
-        return reply.values
+        """Return the broker's counters and gauges by name. They are read within some milliseconds, of many groups one
+        after the other: not at one instant."""
+        session, deadline = self.open_session(), self.deadline(timeout)
+        values: dict[str, int | float] = {}
+        place: StatsPlace | None = StatsPlace()
+        while place is not None:
+            reply = (await session.link.call(Stats(place), deadline)).message
+            assert isinstance(reply, StatsReply)
+            values |= reply.values
+            place = reply.place
+        return values
 
     async def outcome(
         self,

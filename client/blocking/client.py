@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from ...protocol.messages import Metadata, Stats, StatsReply
+from ...protocol.messages import Metadata, Stats, StatsPlace, StatsReply
 from ...protocol.topic_name import MessageId
 from ..codec import Codec, checked_codec
 from ..core.data import Data
@@ -151,10 +151,17 @@ class Client(Producing[AnyMessage], Reads[AnyMessage], Queueing[AnyMessage]):
         return Health(not problems, pong, len(reply.topics), partitions, problems)
 
     def stats(self, *, timeout: Timeout = DEFAULT) -> dict[str, int | float]:
-        """Return the broker's counters and gauges by name."""
-        reply = (self.open_session().link.call(Stats(), self.deadline(timeout))).message
-        assert isinstance(reply, StatsReply)
-        return reply.values
+        """Return the broker's counters and gauges by name. They are read within some milliseconds, of many groups one
+        after the other: not at one instant."""
+        session, deadline = self.open_session(), self.deadline(timeout)
+        values: dict[str, int | float] = {}
+        place: StatsPlace | None = StatsPlace()
+        while place is not None:
+            reply = (session.link.call(Stats(place), deadline)).message
+            assert isinstance(reply, StatsReply)
+            values |= reply.values
+            place = reply.place
+        return values
 
     def outcome(
         self,

@@ -74,6 +74,7 @@ from .lookup import (
     OutcomePlace,
     OutcomeReply,
     Stats,
+    StatsPlace,
     StatsReply,
 )
 from .produce import BatchResult, InitProducer, InitProducerReply, Produce, ProduceReply
@@ -214,6 +215,7 @@ __all__ = [
     "SettleReply",
     "Settling",
     "Stats",
+    "StatsPlace",
     "StatsReply",
     "TopicError",
     "TopicInfo",

@@ -97,11 +97,23 @@ class OutcomeReply(Message):
     error: ErrorInfo | None = None
 
 
+class StatsPlace(Message):
+    """Where counters go on: at a group by name, and at a topic of its lanes."""
+
+    group: Name = ""
+    topic: Name = ""
+
+
 class Stats(Message):
-    """Asks for the broker's counters."""
+    """Asks for the broker's counters. With a `place` the reply has as much as fits from there on; without one it is
+    whole, or refused."""
+
+    place: StatsPlace | None = None
 
 
 class StatsReply(Message):
     """Counters and gauges by name, as in the documentation."""
 
     values: dict[str, int | float]
+    place: StatsPlace | None = None
+    """Where to go on."""

@@ -27,7 +27,7 @@ def test_retention_removes_whole_old_segments_after_the_first_hour() -> None:
     core.produce(partition, batch(b"new"))
     core.topics.expire()
     assert (partition.start_offset, core.read(partition)) == (8, [b"new"])
-    assert core.topics.statistics().expired_segments == 4
+    assert core.statistics().expired_segments == 4
     assert core.files.list_folder("partitions/1-0/messages")[0] == "00000000000000000008.log"
 
 

@@ -57,7 +57,7 @@ def test_upkeep_that_failed_is_tried_again() -> None:
     core.produce(partition, batch(bytes(40_000)))
     core.advance(SECOND)
     assert fault.fired == 1
-    assert core.topics.statistics().failed_upkeep_steps == 1
+    assert core.statistics().failed_upkeep_steps == 1
     core.advance(SECOND)
     assert [name for name in names(core) if name.endswith(".next")]
 

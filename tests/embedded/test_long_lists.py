@@ -52,7 +52,7 @@ def test_groups_are_listed_whole(flavour: str) -> None:
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_topics_are_listed_whole(flavour: str) -> None:
     """All topics with all partitions, those that are named, what a change is answered with, what readers of a pattern
-    read, and where a group that was moved begins."""
+    read, where a group that was moved begins, and counters."""
 
     async def body(world: World) -> None:
         async with world.client(broker.url) as client:
@@ -83,6 +83,10 @@ def test_topics_are_listed_whole(flavour: str) -> None:
                 ("a", 2, 1),
             ]
             assert (await client.groups.describe("g")).generation == 2
+            await client.groups.create("h", "a")
+            stats = await client.stats()
+            assert [stats[f'tidelog_queue_backlog_messages{{group="{name}"}}'] for name in "gh"] == [0, 3]
+            assert (stats["tidelog_topics"], stats["tidelog_partitions"], stats["tidelog_groups"]) == (2, 5, 2)
 
     with Broker() as broker:
         run(flavour, body)

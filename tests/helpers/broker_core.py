@@ -23,6 +23,7 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.fetcher import Fetched
 from tidelog.broker.group_commit import GroupCommit
 from tidelog.broker.groups import GroupDefaults, Groups
+from tidelog.broker.page_room import PageRoom
 from tidelog.broker.partition import Partition
 from tidelog.broker.produced import Produced
 from tidelog.broker.queues.queues import Queues
@@ -30,7 +31,8 @@ from tidelog.broker.services import Services
 from tidelog.broker.storage.files import Files, MemoryFiles
 from tidelog.broker.storage.sync_round import SyncTask, run_round
 from tidelog.broker.timers import Timers
-from tidelog.broker.topics import Topic, TopicDefaults, TopicLimits, Topics
+from tidelog.broker.topics import Topic, TopicDefaults, TopicLimits, Topics, TopicsStatistics
+from tidelog.broker.turns import Pace, in_turns
 from tidelog.protocol.batch import (
     DEFAULT_PRIORITY,
     BatchHeader,
@@ -42,7 +44,7 @@ from tidelog.protocol.batch import (
 from tidelog.protocol.columns import DEDUP_ID, RETRY
 from tidelog.protocol.dedup_id import NO_DEDUP_ID, hash_dedup_id
 from tidelog.protocol.errors import TidelogError
-from tidelog.protocol.messages import BatchResult, FetchPosition, InitProducerReply
+from tidelog.protocol.messages import BatchResult, FetchPosition, InitProducerReply, StatsPlace
 from tidelog.protocol.topic_settings import SettingValue
 
 T = TypeVar("T")
@@ -148,6 +150,21 @@ class Core:
 
     def _report(self, event: str, **fields: str | int) -> None:
         self.events.append(event)
+
+    def gauges(self) -> dict[str, int]:
+        """Return the counters and gauges of all groups, read in one go."""
+        pace = Pace(self.workers)
+        common = in_turns(self.queues.gauges(pace))
+        found = in_turns(self.queues.group_gauges(StatsPlace(), PageRoom(), pace))
+        assert not isinstance(common, Deferred)
+        assert not isinstance(found, Deferred)
+        return common | found[0]
+
+    def statistics(self) -> TopicsStatistics:
+        """Return the counters and gauges of all topics, read in one go."""
+        found = in_turns(self.topics.statistics(Pace(self.workers)))
+        assert not isinstance(found, Deferred)
+        return found
 
     # -- time and syncs ------------------------------------------------------------------------------------------
 

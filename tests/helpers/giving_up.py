@@ -155,7 +155,7 @@ class GivingUp:
 
     def counted(self, name: str = "g") -> Counter[str]:
         """Return what was counted of a group's dead letters, by short names."""
-        gauges = self.core.queues.gauges()
+        gauges = self.core.gauges()
         names = ("dead_lettered_messages", "dropped_messages", "dead_letters_lost")
         return Counter({one: gauges[f'tidelog_queue_{one}_total{{group="{name}"}}'] for one in names})
 

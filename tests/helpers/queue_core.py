@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 from tidelog.broker.clock import VirtualClock
 from tidelog.broker.dead_letters.desk import DeadLetterDesk
+from tidelog.broker.flow import Flow
 from tidelog.broker.handlers import Context, handle
 from tidelog.broker.metrics import Metrics, Values
 from tidelog.broker.queues import queues
@@ -18,6 +19,7 @@ from tidelog.broker.queues.delivery_log import delivery_settings
 from tidelog.broker.storage.files import Files, MemoryFiles
 from tidelog.broker.storage.settings import LogSettings
 from tidelog.broker.topics import TopicDefaults
+from tidelog.broker.turns import Pace
 from tidelog.protocol.messages import (
     BrokerLimits,
     MessageState,
@@ -171,5 +173,6 @@ def notebook(core: QueueCore, topic: str = "orders") -> tuple[Notebook, list[Que
     return Notebook(topic, core.clock.wall_us, events.append), events
 
 
-def _nothing() -> Values:
+def _nothing(_pace: Pace) -> Flow[Values]:
+    yield from ()
     return {}

@@ -44,7 +44,7 @@ def check_blocked(core: Core, code: str, count: int) -> None:
     assert info.blocked is not None
     assert (info.blocked.error().code, info.dead_lettering, info.dead_lettered, info.floor) == (code, count, 0, 0)
     assert info.problem is None
-    gauges = core.queues.gauges()
+    gauges = core.gauges()
     assert gauges['tidelog_queue_dead_lettering_messages{group="g"}'] == count
     assert gauges['tidelog_queue_dead_letters_blocked_partitions{group="g"}'] == 1
     assert core.events.count("dead letters blocked") == 1
@@ -55,7 +55,7 @@ def check_repaired(core: Core, giving: GivingUp, origins: list[int], topic: str 
     assert giving.origins(topic) == origins
     info = standing(core)
     assert (info.blocked, info.dead_lettering, info.dead_lettered) == (None, 0, len(origins))
-    assert core.queues.gauges()['tidelog_queue_dead_letters_blocked_partitions{group="g"}'] == 0
+    assert core.gauges()['tidelog_queue_dead_letters_blocked_partitions{group="g"}'] == 0
     assert core.events.count("dead letters go on") == 1
 
 
@@ -343,7 +343,7 @@ def test_a_group_that_is_deleted_or_reset_has_nothing_copied_any_more() -> None:
     core.wait(core.groups.delete("default/g"))
     core.wait(core.groups.reset("default/h", GroupStart("earliest")))
     core.advance(MINUTE)
-    gauges = core.queues.gauges()
+    gauges = core.gauges()
     assert gauges['tidelog_queue_dead_lettering_messages{group="h"}'] == 0
     assert sorted(giving.take("h")) == [0, 1, 2, 3]
     pins = core.topics.is_moved
@@ -365,7 +365,7 @@ def test_a_blocked_group_stays_at_work() -> None:
     giving.reject("g", [0, 1, 2, 3])
     core.advance(30 * MINUTE)
     core.queues.tidy()
-    assert core.queues.gauges()["tidelog_queue_groups_at_work"] == 1
+    assert core.gauges()["tidelog_queue_groups_at_work"] == 1
     check_blocked(core, "TOPIC_LIMIT", 4)
 
 

@@ -348,6 +348,6 @@ def test_moves_are_outside_of_what_a_group_may_have_in_flight() -> None:
     for offsets in ([0, 1], [2, 3]):
         assert sorted(giving.take("g")) == offsets
         giving.reject_held("g", giving.held)
-    gauges = core.queues.gauges()
+    gauges = core.gauges()
     assert gauges['tidelog_queue_leased_messages{group="g"}'] == 0
     assert gauges['tidelog_queue_dead_lettering_messages{group="g"}'] == 4

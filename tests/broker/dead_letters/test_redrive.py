@@ -42,7 +42,7 @@ def test_messages_are_available_again_where_they_were(redriving: Redriving) -> N
     assert redriving.pending() == [0, 3, 4, 5, 7]
     assert redriving.available() == [1, 2, 6]
     assert len(redriving.giving.letters()) == 8
-    assert redriving.core.queues.gauges()['tidelog_queue_redriven_messages_total{group="g"}'] == 3
+    assert redriving.core.gauges()['tidelog_queue_redriven_messages_total{group="g"}'] == 3
 
 
 def test_where_they_came_from_is_looked_up_once(redriving: Redriving, monkeypatch: pytest.MonkeyPatch) -> None:

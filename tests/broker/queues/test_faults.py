@@ -179,7 +179,7 @@ def test_damaged_messages_are_settled_and_passed_over() -> None:
     assert sorted(take(core, second, 20)) == [2, 3, 6]
     states = [core.states(partition.topic_id, offset)["g"].state for offset in range(7)]
     assert states == ["leased"] * 4 + ["damaged"] * 2 + ["leased"]
-    assert core.queues.gauges()['tidelog_queue_removed_by_damage_messages_total{group="g"}'] == 2
+    assert core.gauges()['tidelog_queue_removed_by_damage_messages_total{group="g"}'] == 2
 
 
 def test_what_is_cold_is_read_in_before_it_is_leased() -> None:
@@ -196,7 +196,7 @@ def test_what_is_cold_is_read_in_before_it_is_leased() -> None:
         call = first.acquire(20)
         core.settle()
         assert call.is_pending
-        assert core.queues.gauges()['tidelog_queue_leased_messages{group="g"}'] == 1
+        assert core.gauges()['tidelog_queue_leased_messages{group="g"}'] == 1
         is_cold = False
         assert core.workers.run() == 1
     assert not call.is_pending
@@ -252,8 +252,8 @@ def test_leases_that_end_together_end_however_much_that_is() -> None:
         settle_some(core, first, Settling.ACCEPT, [*range(1_000 * number, 1_000 * number + 1_000, 2)])
     core.advance(2 * MINUTE)
     assert "leases not ended" not in core.events
-    assert core.queues.gauges()['tidelog_queue_leased_messages{group="g"}'] == 0
-    assert core.queues.gauges()['tidelog_queue_backlog_messages{group="g"}'] == 10_000
+    assert core.gauges()['tidelog_queue_leased_messages{group="g"}'] == 0
+    assert core.gauges()['tidelog_queue_backlog_messages{group="g"}'] == 10_000
     assert len(take(core, second, 10)) == 10
 
 
@@ -267,7 +267,7 @@ def test_what_a_member_lost_is_returned_however_much_that_is() -> None:
     first.connect(core.door())
     take(core, first, 1)
     assert "leases not returned" not in core.events
-    assert core.queues.gauges()['tidelog_queue_leased_messages{group="g"}'] == 1
+    assert core.gauges()['tidelog_queue_leased_messages{group="g"}'] == 1
 
 
 def test_damage_is_passed_over_however_much_that_is() -> None:
@@ -281,7 +281,7 @@ def test_damage_is_passed_over_however_much_that_is() -> None:
         partition.log._damage.add(0, 20_000)  # pyright: ignore[reportPrivateUsage]
         partition.record_damage()
     assert "damage not passed over" not in core.events
-    assert core.queues.gauges()['tidelog_queue_removed_by_damage_messages_total{group="g"}'] == 10_000
+    assert core.gauges()['tidelog_queue_removed_by_damage_messages_total{group="g"}'] == 10_000
     assert take(core, second, 10) == {}
 
 
@@ -329,4 +329,4 @@ def test_a_deleted_group_is_counted_no_more() -> None:
     log = core.topic("orders").partition(0).delivery.log
     assert log is not None
     assert log.fold.states == {}, "and snapshots say nothing of it"
-    assert [name for name in core.queues.gauges() if 'group="g"' in name] == []
+    assert [name for name in core.gauges() if 'group="g"' in name] == []

@@ -43,16 +43,16 @@ def test_depth_and_age_of_lanes_are_metrics() -> None:
     """Counted when they are asked for and told with the next answer, anew after some seconds."""
     core, (member,) = begin()
     publish(core, [9, 4, 4])
-    core.queues.gauges()
+    core.gauges()
     core.advance(7 * SECOND)
-    gauges = core.queues.gauges()
+    gauges = core.gauges()
     label = '{group="g",topic="orders",priority="4"}'
     assert gauges[f"tidelog_queue_lane_available_messages{label}"] == 2
     assert gauges[f"tidelog_queue_lane_oldest_seconds{label}"] == 7
     given(core, member, 3)
     core.advance(7 * SECOND)
-    core.queues.gauges()
-    gauges = core.queues.gauges()
+    core.gauges()
+    gauges = core.gauges()
     assert gauges[f"tidelog_queue_lane_available_messages{label}"] == 0
     assert gauges[f"tidelog_queue_lane_oldest_seconds{label}"] == 0
 

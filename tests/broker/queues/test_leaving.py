@@ -47,7 +47,7 @@ def test_a_member_that_left_is_gone_at_once() -> None:
     assert described(core) == {1: 0, 2: 3}
     leave(first)
     assert described(core) == {2: 3}
-    assert core.queues.gauges()['tidelog_queue_members{group="g"}'] == 1
+    assert core.gauges()['tidelog_queue_members{group="g"}'] == 1
     leave(first)
     assert described(core) == {2: 3}
 
@@ -62,7 +62,7 @@ def test_what_a_member_left_leased_stays_leased() -> None:
     assert take(core, second, 100).keys() == set(range(4, 10))
     core.advance(31 * SECOND)
     assert described(core) == {2: 0}
-    assert core.queues.gauges()['tidelog_queue_members{group="g"}'] == 1
+    assert core.gauges()['tidelog_queue_members{group="g"}'] == 1
 
 
 def test_a_member_that_asks_again_is_one_again() -> None:

@@ -252,13 +252,13 @@ def test_an_idle_group_is_left() -> None:
     take(core, member, 10)
     settle_some(core, member, Settling.ACCEPT, range(6))
     core.topics.expire()
-    assert core.queues.gauges()["tidelog_queue_groups_at_work"] == 1
+    assert core.gauges()["tidelog_queue_groups_at_work"] == 1
     settle_some(core, member, Settling.RETURN, range(6, 10))
     core.advance(2 * MINUTE)
     core.topics.expire()
-    assert core.queues.gauges()["tidelog_queue_groups_at_work"] == 0
+    assert core.gauges()["tidelog_queue_groups_at_work"] == 0
     assert sorted(take(core, member, 10)) == [6, 7, 8, 9]
-    counted = core.queues.gauges()['tidelog_queue_acquired_messages_total{group="g"}']
+    counted = core.gauges()['tidelog_queue_acquired_messages_total{group="g"}']
     assert counted == 14
 
 

@@ -109,9 +109,9 @@ def test_who_settles_and_holds_nothing_is_no_member() -> None:
     settle_some(core, member, Settling.ACCEPT, [0])
     for number in range(100, 1_100):
         core.queues.settle(Settle(member.group_id, member.generation, number, 1, []))
-    assert core.queues.gauges()['tidelog_queue_members{group="g"}'] == 1
+    assert core.gauges()['tidelog_queue_members{group="g"}'] == 1
     core.clock.advance(50 * SECOND)
     core.queues.settle(Settle(member.group_id, member.generation, 1, 1, []))
     core.clock.advance(50 * SECOND)
     core.topics.expire()
-    assert core.queues.gauges()['tidelog_queue_members{group="g"}'] == 1
+    assert core.gauges()['tidelog_queue_members{group="g"}'] == 1

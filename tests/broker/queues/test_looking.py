@@ -46,7 +46,7 @@ def with_groups(count: int, partitions: int = 1) -> QueueCore:
 
 def at_work(core: QueueCore) -> int:
     """How many groups are."""
-    return core.queues.gauges()["tidelog_queue_groups_at_work"]
+    return core.gauges()["tidelog_queue_groups_at_work"]
 
 
 def state(core: QueueCore, offset: int) -> MessageState:
@@ -118,7 +118,7 @@ def test_looking_puts_no_group_to_work() -> None:
     found = core.queues.details(core.groups.named("default/g001"))
     assert not isinstance(found, Deferred)
     assert [(one.partition, one.floor, one.available) for one in found.topics[0].partitions] == [(0, 0, 2), (1, 0, 0)]
-    assert core.queues.gauges()['tidelog_queue_backlog_messages{group="g001"}'] == 2
+    assert core.gauges()['tidelog_queue_backlog_messages{group="g001"}'] == 2
     assert at_work(core) == 0
 
 
@@ -154,7 +154,7 @@ def test_groups_and_topics_may_be_deleted_while_groups_are_listed(monkeypatch: p
     found = [name for name in names(call) if name != "default/h"]
     assert found == ["default/g000", "default/g001", "default/g002", "default/g004"]
     assert at_work(core) == 0
-    assert [name for name in core.queues.gauges() if "g003" in name] == []
+    assert [name for name in core.gauges() if "g003" in name] == []
 
 
 def test_a_group_that_is_named_and_deleted_meanwhile_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

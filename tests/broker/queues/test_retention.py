@@ -12,6 +12,7 @@ from tidelog.protocol.messages import (
     AcquireReply,
     Grant,
     GroupSettings,
+    GroupStart,
     Settle,
     SettleItem,
     SettleReply,
@@ -110,11 +111,26 @@ def test_retention_waits_for_a_group() -> None:
     core.produce(partition, batch(b"new"))
     pass_time(core)
     assert partition.start_offset == 0
-    assert core.queues.gauges()["tidelog_retention_held_segments"] == 2
+    assert core.gauges()["tidelog_retention_held_segments"] == 2
     assert settle(core, grant_of(core, partition, 10), Settling.ACCEPT, 1, (0, 10)) == [None]
     core.topics.expire()
     assert partition.start_offset == 10
-    assert core.queues.gauges()["tidelog_retention_held_segments"] == 1
+    assert core.gauges()["tidelog_retention_held_segments"] == 1
+
+
+def test_retention_waits_for_a_group_that_was_reset() -> None:
+    """What its life before has settled is asked for again, also where nobody has leased any of it since."""
+    core, partition = begin(retention_waits_for="g")
+    core.produce(partition, batch(*[b"%d" % number for number in range(10)]))
+    assert settle(core, grant_of(core, partition, 10), Settling.ACCEPT, 1, (0, 10)) == [None]
+    core.wait(core.groups.reset("default/g", GroupStart("earliest")))
+    core.advance(700 * SECOND)
+    core.produce(partition, batch(b"new"))
+    pass_time(core)
+    assert partition.start_offset == 0
+    assert settle(core, grant_of(core, partition, 10), Settling.ACCEPT, 2, (0, 10)) == [None]
+    core.topics.expire()
+    assert partition.start_offset == 10
 
 
 def test_retention_waits_for_a_group_that_is_not_there_yet() -> None:
@@ -125,7 +141,7 @@ def test_retention_waits_for_a_group_that_is_not_there_yet() -> None:
     core.produce(partition, batch(b"new"))
     pass_time(core)
     assert partition.start_offset == 0
-    assert core.queues.gauges()["tidelog_retention_held_segments"] == 2
+    assert core.gauges()["tidelog_retention_held_segments"] == 2
 
 
 def test_what_is_leased_when_retention_removes_it() -> None:
