@@ -28,6 +28,11 @@ MAX_GRANTS = 64
 """Leases of one reply: each costs an append."""
 
 
+ROUND = 200
+"""Deliveries of which lanes get their shares at a time, in one reply: a handler gets so many in blocks, one of each
+lane. Smaller ones make more and smaller leases, for which batches are cut."""
+
+
 class LeaseOne(Protocol):
     """Takes one lease for an acquire; None where there was none to be had."""
 
@@ -206,8 +211,29 @@ class _Filling:
 
     def run(self, budget: int) -> None:
         """Give out what is next, at most `budget` messages."""
+        policy, before = self._policy, self._count()
+        if not policy.has_shares:
+            self._by_lanes(budget)
+            return
+        budget = policy.planned(min(budget, self._most()))
+        while (left := budget - (self._count() - before)) > 0 and self._round(min(left, ROUND)):
+            pass
+        given = self._count() - before
+        if given:
+            policy.replied(given, is_cut=given < budget and self._is_something_left())
+
+    def _most(self) -> int:
+        """Return of how many deliveries the leases of a reply can give shares round by round: a lease for each lane,
+        and one more for where a partition has too little."""
+        lanes = self._turns.bits(self._policy, self._topics, self._without).bit_count()
+        return MAX_GRANTS // (lanes + 1) * ROUND
+
+    def _is_something_left(self) -> bool:
+        return self._turns.bits(self._policy, self._topics, frozenset()) != 0
+
+    def _round(self, budget: int) -> bool:
+        """Give shares of so many deliveries, the highest lane first; returns whether there may be more."""
         policy, before, old = self._policy, self._count(), 0
-        budget = policy.planned(budget)
         share = policy.share_of_old(budget)
         if share:
             self._turns.bits(policy, self._topics, self._without)
@@ -217,9 +243,10 @@ class _Filling:
             old = self._by_age(share)
             self._by_lanes(budget - (self._count() - before))
         given = self._count() - before
-        if given and policy.has_shares:
-            is_cut = given < budget and self._turns.bits(policy, self._topics, frozenset()) != 0
-            policy.delivered(given, old, is_cut=is_cut, is_owed=old < share)
+        if given:
+            is_cut = given < budget and self._is_something_left()
+            policy.delivered(given, old, is_owed=is_cut and old < share)
+        return given == budget
 
     def _count(self) -> int:
         return sum(one.batches.choice.count for one in self._leased)
@@ -259,7 +286,8 @@ class _Filling:
         got = one.batches.choice.count
         left = self._turns.gave(self._policy, part, OLDEST if of.lane is None else of.lane)
         if got < count and of.lane is not None and of.lane != OLDEST and left & bit_of(of.lane):
-            self._is_over = True  # what fits is there: the next reply goes on with this lane
+            # What fits is there, or is enough for now: the next reply goes on with this lane.
+            self._is_over = one.batches.is_full or not self._policy.has_shares
         return got
 
     def _by_age(self, budget: int) -> int:

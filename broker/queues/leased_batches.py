@@ -39,6 +39,9 @@ BATCHES_PER_PLACE = 1_024
 """Headers that are looked at from one place on."""
 
 
+FULL = -1
+"""Bytes that are left where what was to come next does not fit."""
+
 MAX_SPREAD = 16
 """Bytes of the log that are listed for each byte that fits. Of one lane in ten, lists of only what fits held a tenth of
 it each: 32 lists for a lease, three fifths of what the broker did for a group of ten priorities. What lies further
@@ -72,6 +75,8 @@ class LeasedBatches:
 
     choice: Choice
     batches: list[LeasedBatch] = field(default_factory=list[LeasedBatch])
+    is_full: bool = False
+    """Whether more of the choice has no room; else what is left of it can be leased beside this."""
 
     @property
     def with_retries(self) -> list[LeasedBatch]:
@@ -79,8 +84,9 @@ class LeasedBatches:
         return [batch for batch in self.batches if batch.has_retries]
 
     def below(self, offset: int) -> LeasedBatches:
-        """Return those of messages below an offset."""
-        return LeasedBatches(self.choice.below(offset), [one for one in self.batches if one.base_offset < offset])
+        """Return those of messages below an offset: there is room for no more."""
+        fitting = [one for one in self.batches if one.base_offset < offset]
+        return LeasedBatches(self.choice.below(offset), fitting, is_full=True)
 
     @property
     def bytes(self) -> int:
@@ -121,7 +127,7 @@ def find_batches(
         before = wanted.count_below(found[-1].end_offset) if found else 0
         take = _take_few if isinstance(wanted, _Run) and len(listed.ends) <= FEW_BATCHES else _take
         max_bytes = take(wanted, listed, max_bytes, found, before, must=must)
-    return LeasedBatches(choice.below(found[-1].end_offset if found else first), found)
+    return LeasedBatches(choice.below(found[-1].end_offset if found else first), found, is_full=max_bytes == FULL)
 
 
 def _take_few(
@@ -138,7 +144,7 @@ def _take_few(
         is_whole = count * WHOLE_FROM >= end - base
         size = length if is_whole else length * count // (end - base)
         if size > max_bytes and (found or not must):
-            return 0
+            return FULL
         if taken and wanted.end < end and taken >= wanted.count // 2:
             return 0  # as below
         max_bytes -= size
@@ -162,8 +168,8 @@ def _take_few(
 def _take(
     wanted: _Run | _Wanted, listed: BatchList, max_bytes: int, found: list[LeasedBatch], taken: int, *, must: bool
 ) -> int:
-    """Add those of a list of batches that hold something wanted, as far as they fit; return the bytes left. `taken` is
-    how much was wanted of the lists before.
+    """Add those of a list of batches that hold something wanted, as far as they fit; return the bytes left, 0 to end
+    with these, FULL where more does not fit. `taken` is how much was wanted of the lists before.
 
     By arrays: a lease of a thousand messages may lie in one batch, or in a thousand.
     """
@@ -177,14 +183,14 @@ def _take(
     are_whole = counts * WHOLE_FROM >= records
     sizes = np.where(are_whole, lengths, lengths * counts // records)
     fits = int(np.cumsum(sizes).searchsorted(max_bytes, "right"))
-    is_full = fits < len(rows)
+    is_full = is_over = fits < len(rows)
     fits = max(fits, int(must and not found))
     taken += int(counts[:-1].sum())
     if fits > int(not found) and fits == len(rows) and wanted.end < ends[rows[-1]] and taken >= wanted.count // 2:
         fits -= 1  # the rest of its last batch would be sent again with the next lease: let that begin with it
-        is_full = True
+        is_over = True
     if not fits:
-        return 0
+        return FULL
     attributes = entries["attributes"][rows[:fits]]
     are_single = ~are_whole[:fits] | ((attributes & Attributes.RETRY) != 0)
     breaks = np.flatnonzero((np.diff(rows[:fits]) != 1) | are_single[1:] | are_single[:-1]) + 1
@@ -205,7 +211,9 @@ def _take(
                 bool(are_whole[first]),
             )
         )
-    return 0 if is_full else max_bytes - int(sizes[:fits].sum())
+    if is_full:
+        return FULL
+    return 0 if is_over else max_bytes - int(sizes[:fits].sum())
 
 
 class _Run:
