@@ -82,7 +82,7 @@ class Partition:
         self._batch_limits = _batch_limits(services, settings)
         self._on_damage = on_damage
         self._watches = Watches()
-        self._queue = ProduceQueue(services, message_log)
+        self._queue = ProduceQueue(services, message_log, self._notice_visible)
         self._fetcher = Fetcher(
             message_log.log,
             services.offload,

@@ -16,6 +16,7 @@ first requests in the order in which they began to wait for it, one a turn.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from ..protocol.batch import HEADER_BYTES, BatchHeader
@@ -54,10 +55,12 @@ class _Waiting:
 class ProduceQueue:
     """The way into one partition."""
 
-    def __init__(self, services: Services, log: MessageLog) -> None:
+    def __init__(self, services: Services, log: MessageLog, stored: Callable[[], None]) -> None:
+        """`stored` is called when something was appended that had to wait, before that is answered."""
         self.log = log
         """Replaced when the partition is reopened."""
         self._services = services
+        self._stored = stored
         self._waiting: deque[_Waiting] = deque()
 
     def __len__(self) -> int:
@@ -145,6 +148,7 @@ class ProduceQueue:
             self._waiting.popleft()
             self._stop_timer(request)
             produced = self._store(request.bulk, request.check, request.word, request.prepared)
+            self._stored()
             if isinstance(produced, Produced):
                 request.answer.resolve(produced)
             else:

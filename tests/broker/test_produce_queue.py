@@ -7,6 +7,7 @@ from tests.helpers.broker_core import SECOND, Core, batch, errors_of, start
 from tests.helpers.payloads import payload
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.watches import Wake
 from tidelog.protocol.batch import Codec, encode_batch
 from tidelog.protocol.errors import BatchTooLargeError, InvalidBatchError, OverloadedError, UnknownTopicIdError
 
@@ -26,6 +27,35 @@ def test_a_later_request_never_overtakes_one_that_is_checked_in_a_worker() -> No
     assert (len(core.workers.waiting), partition.log.end_offset) == (1, 0)
     core.workers.run()
     assert [core.wait(answer).results[0].base_offset for answer in (large, small)] == [0, 1]
+
+
+@pytest.mark.parametrize("durability", ["received", "written"])
+def test_who_waits_is_woken_when_a_large_request_is_stored(durability: str) -> None:
+    """Of a topic that shows what is not synced yet: by the time that the request is answered, not by the next sync."""
+    core = Core()
+    partition = core.create("orders", 1, {"durability": durability, "segment_bytes": 1 << 24}).partition(0)
+    seen: list[tuple[Wake, int, bool]] = []
+    core.workers.held = True
+    large = core.send(partition, batch(bytes(2 << 20)))
+    partition.watch(lambda why: seen.append((why, partition.visible_offset, large.is_pending)))
+    small = core.send(partition, batch(b"small"))
+    core.workers.run()
+    assert not large.is_pending
+    assert not small.is_pending
+    assert seen == [(Wake.VISIBLE, 1, True), (Wake.VISIBLE, 2, False)]
+
+
+def test_who_waits_is_woken_when_a_request_that_waited_for_room_is_stored() -> None:
+    """Each time that one is, not only when it is synced."""
+    core = Core(max_unsynced_bytes=4_000)
+    partition = core.create("orders", 1, {"durability": "written"}).partition(0)
+    answers = [core.send(partition, batch(bytes([n]) * 1_000)) for n in range(4)]
+    seen: list[int] = []
+    partition.watch(lambda _why: seen.append(partition.visible_offset))
+    assert answers[3].is_pending
+    core.settle()
+    assert not answers[3].is_pending
+    assert seen == [4]
 
 
 def test_a_small_batch_that_unfolds_is_checked_in_a_worker() -> None:
