@@ -14,6 +14,7 @@ from ..delivery.moves import Intent
 from ..delivery.offset_set import OffsetSet, packed_of, ranges_of, set_of
 from ..delivery.pending_letters import PENDING_GENERATION, PENDING_GROUP
 from ..delivery.queue_state import QueueState
+from ..flow import Flow
 from ..group_commit import Done
 from ..moving.source import Copied, Header, Rewriting
 from ..partition import Partition
@@ -30,17 +31,20 @@ class AnewSource:
         target_log: int,
         find: Callable[[], Partition],
         next_id: Callable[[], int],
+        before_done: Callable[[OffsetSet], Flow[None]],
         on_done: Callable[[OffsetSet], None],
         on_blocked: Callable[[TidelogError], None],
     ) -> None:
-        """`find` returns the partition that they go to, and raises what became of it; `on_done` is told of those
-        that have their copy, and of nothing where some are gone."""
+        """`find` returns the partition that they go to, and raises what became of it; `before_done` gives up
+        the messages of those that have their copy, before that is on record; `on_done` is told of them then, and of
+        nothing where some are gone."""
         self.wanted = OffsetSet()
         """Those that are to be sent; replaced, never changed."""
         self._partition = partition
         self._target_log = target_log
         self._find = find
         self._next_id = next_id
+        self._before_done = before_done
         self._on_done = on_done
         self._on_blocked = on_blocked
 
@@ -103,6 +107,10 @@ class AnewSource:
         intent = self._next_id()
         self._append(Kind.MOVING, offsets, intent, target_log, search_from)
         return intent
+
+    def before_done(self, copied: OffsetSet) -> Flow[None]:
+        """Let their messages count as dead-lettered no more."""
+        return self._before_done(copied)
 
     def done(self, intent: int, target_log: int, copied: Sequence[Copied]) -> None:
         """Record that these copies are durable."""

@@ -55,7 +55,7 @@ class DeadLetterDesk:
         self._topics = topics
         self._groups = groups
         self._queues = queues
-        self._anew = SendingAnew(topics, queues.around)
+        self._anew = SendingAnew(topics, queues.around, self._give_up)
         queues.when_delivery_changed.append(self._delivery_changed)
         self._origins = Origins(topics, groups, queues)
         self._in_hand: dict[tuple[int, int], OffsetSet] = {}
@@ -122,8 +122,6 @@ class DeadLetterDesk:
             yield from redrive_in_place(plan, pending, self._queues.around.next_lease(), done)
             for place, moving in plan.as_new.items():
                 yield from redrive_as_new(partition, partial(self._topics.partition, *place), moving, self._anew, done)
-            anew = [letter for letter in letters.found if letter.offset in done.as_new]
-            yield from give_up_for_good(self._origins.dead_lettered(anew, log_id).values())
         finally:
             self._let_go(partition, wanted)
         return done.reply()
@@ -142,6 +140,14 @@ class DeadLetterDesk:
         finally:
             self._let_go(partition, wanted)
         return PurgeReply(packed_of(gone), packed_of(asked - gone))
+
+    def _give_up(self, partition: Partition, published: OffsetSet) -> Flow[None]:
+        """Let messages count as dead-lettered no more whose letters were published, whoever asked for that and when."""
+        there = published.copy()
+        there.remove_range(0, partition.start_offset)
+        with suppress(TidelogError):  # of what cannot be read nobody can say what it is a copy of
+            letters = yield from read_letters(partition, self._services.offload, there)
+            yield from give_up_for_good(self._origins.dead_lettered(letters.found, partition.log.log_id).values())
 
     def _take(self, pending: PendingLetters, asked: OffsetSet) -> Flow[OffsetSet]:
         """Return those of the dead letters asked for that are pending and in nobody's hand, and take them."""

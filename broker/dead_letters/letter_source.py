@@ -12,6 +12,7 @@ from ..deferred import Deferred
 from ..delivery.events import Event, Kind
 from ..delivery.moves import Intent
 from ..delivery.offset_set import OffsetSet, packed_of
+from ..flow import Flow
 from ..group_commit import Done
 from ..moving.source import Copied, Header, Rewriting
 from ..partition import Partition
@@ -66,6 +67,10 @@ class LetterSource:
         intent = self._next_id()
         self._ledger.append([self._event(Kind.MOVING, offsets, intent, target_log, search_from)])
         return intent
+
+    def before_done(self, copied: OffsetSet) -> Flow[None]:
+        """Nothing is to be done of them elsewhere."""
+        yield from ()
 
     def done(self, intent: int, target_log: int, copied: Sequence[Copied]) -> None:
         """Record that these copies are durable."""

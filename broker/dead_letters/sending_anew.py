@@ -1,6 +1,6 @@
 """Sends dead letters anew, by the rule for moving: one mover for each partition they lie in and partition they go to.
 
-    asked -> wanted -> announced, copied, recorded (`moving`) -> synced -> answered
+    asked -> wanted -> announced, copied, their messages given up for good, recorded (`moving`) -> synced -> answered
                 '- blocked: what was not announced yet is given up, and pending as before; the rest goes on by itself
 
 A start goes on with what was announced before. Where the topic that letters were to go to was deleted meanwhile nothing
@@ -18,6 +18,7 @@ from ..deferred import Deferred, failed
 from ..delivery.offset_set import OffsetSet
 from ..delivery.pending_letters import PENDING_GROUP
 from ..errors import kept
+from ..flow import Flow
 from ..moving.mover import Mover
 from ..moving.steps import durable
 from ..partition import Partition
@@ -28,6 +29,9 @@ from ..topic import Topic
 from ..topics import Topics
 from .anew_source import AnewSource
 from .redrive import Sent
+
+GiveUp = Callable[[Partition, OffsetSet], Flow[None]]
+"""Lets the messages of a partition's letters count as dead-lettered no more, durably."""
 
 Place = tuple[int, int]
 """Topic id and partition."""
@@ -53,11 +57,14 @@ class _Sending:
         source: Partition,
         target_log: int,
         find: Callable[[], Partition],
+        give_up: GiveUp,
         is_gone: Callable[[], bool],
     ) -> None:
-        """`find` returns the partition that they go to; `is_gone` says whether the topic they lie in was deleted."""
+        """`find` returns the partition that they go to; `give_up` comes before it is recorded that they are there;
+        `is_gone` says whether the topic they lie in was deleted."""
         self._commit, self._find, self._is_gone = around.services.commit, find, is_gone
-        self.source = AnewSource(source, target_log, find, around.next_lease, self._done, self._blocked)
+        before_done = partial(give_up, source)
+        self.source = AnewSource(source, target_log, find, around.next_lease, before_done, self._done, self._blocked)
         self.mover = Mover(around.services, around.waits, self.source, around.pins)
         self._waiting: list[_Waiting] = []
 
@@ -135,8 +142,9 @@ class _Sending:
 class SendingAnew:
     """All letters of one broker that are sent anew."""
 
-    def __init__(self, topics: Topics, around: Surroundings) -> None:
+    def __init__(self, topics: Topics, around: Surroundings, give_up: GiveUp) -> None:
         self._topics = topics
+        self._give_up = give_up
         self._around = around
         self._sendings: dict[tuple[Place, int], _Sending] = {}
         topics.when_gone.append(self._topic_gone)
@@ -175,7 +183,7 @@ class SendingAnew:
         if found is None:
             find = partial(self._topics.partition, *place_of(target_log))
             is_gone = partial(self._is_gone, source.topic_id)
-            found = self._sendings[key] = _Sending(self._around, source, target_log, find, is_gone)
+            found = self._sendings[key] = _Sending(self._around, source, target_log, find, self._give_up, is_gone)
         return found
 
     def _is_gone(self, topic_id: int) -> bool:

@@ -170,6 +170,8 @@ class Mover:
             origin = self._source.partition.log.log_id
             search = Search(log, self._services.offload, origin, intent.offsets, self._source.is_copy, limit)
             copies = yield from search.run(intent.search_from)
+            if copies:
+                yield from self._source.before_done(OffsetSet(copies))
             # Meanwhile some may have been brought back, or given up for good: of those there is nothing to record.
             found = in_runs({offset: copy for offset, copy in copies.items() if offset in intent.offsets})
             if found and target.is_fenced:  # what of them is on the disk is known when it is opened anew
@@ -216,6 +218,7 @@ class Mover:
         self._clean.discard(intent)
         self._held.hold(intent, target_log, bases[0])
         yield durable(self._services.commit, log)
+        yield from self._source.before_done(self._pieces.in_hand)
         if self._source.target_of(target_log) is None:  # in this very turn
             raise UnknownTopicIdError("expected the topic that copies go to, found that it was deleted meanwhile")
         copied = [Copied(one.offsets, base) for one, base in zip(batches, bases, strict=True)]

@@ -13,6 +13,7 @@ from ...protocol.errors import TidelogError
 from ..deferred import Deferred
 from ..delivery.moves import Intent
 from ..delivery.offset_set import OffsetSet
+from ..flow import Flow
 from ..group_commit import Done
 from ..partition import Partition
 
@@ -70,6 +71,11 @@ class Source(Protocol):
 
     def intend(self, offsets: OffsetSet, target_log: int, search_from: int) -> int:
         """Record that copies are about to be made; return the intent's id. Raises what keeps it from being recorded."""
+        ...
+
+    def before_done(self, copied: OffsetSet) -> Flow[None]:
+        """Do, durably, what has to be done of these before it is on record that they have copies: once it is, a start
+        does not look at them again. It may be asked of the same ones several times."""
         ...
 
     def done(self, intent: int, target_log: int, copied: Sequence[Copied]) -> None:

@@ -69,6 +69,11 @@ class Redriving:
         """Return the dead letters that are pending."""
         return offsets_in(self.desk.pending(DeadLetters(self.topic_id, 0)).ranges)
 
+    def dead_lettered(self, name: str = "g") -> list[int]:
+        """Return the messages that count as dead-lettered in a group."""
+        state = self.giving.part(name).state
+        return [] if state is None else sorted(state.dead_lettered)
+
     def available(self, name: str = "g") -> list[int]:
         """Return what a group can lease now, and give it back."""
         held = self.giving.take(name)

@@ -14,8 +14,8 @@ MOVE_BUGS = (
         name="record-copies-before-they-are-synced",
         what="a message is settled whose copy a power loss takes",
         file="broker/moving/mover.py",
-        before="        yield durable(self._services.commit, log)\n        if self._source",
-        after="        if self._source",
+        before="        yield durable(self._services.commit, log)\n        yield from self._source.before_done",
+        after="        yield from self._source.before_done",
         test=f"{CRASHES}::test_a_crash_in_any_step_leaves_one_copy_each[power-synced]",
     ),
     Bug(

@@ -115,12 +115,13 @@ def test_as_new_each_is_published_once(how: str) -> None:
 @pytest.mark.parametrize("how", ["kill", "power"])
 def test_what_was_announced_goes_on_by_itself(how: str) -> None:
     """After a crash in the middle of a redrive as new nobody repeats it: each dead letter is either pending, or has its
-    one new message."""
+    one new message; and as many messages are dead-lettered as dead letters are pending."""
     count = operations_of(as_new)
     for at in range(1, count + 1):
         redriving = after_crash(as_new, at, how)
         published = Counter(copy.origin[1] for copy in redriving.giving.letters("orders")[8:])
         assert published + Counter(redriving.pending()) == dict.fromkeys(range(8), 1), f"crash in operation {at}"
+        assert redriving.dead_lettered() == redriving.pending(), f"crash in operation {at}"
 
 
 @pytest.mark.parametrize("how", ["kill", "power"])

@@ -114,6 +114,7 @@ def test_as_new_a_full_disk_is_told_and_done_later() -> None:
     assert codes(reply) == {"DISK_FULL"}
     files.faults.remove(fault)
     redriving.core.advance(2 * MINUTE)
+    assert redriving.dead_lettered() == [4, 5, 6], "of what went on by itself too"
     redriving.redrive([(0, 4)], as_new=True)
     assert redriving.pending() == [4, 5, 6]
     assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 7: 1}
@@ -129,7 +130,7 @@ def test_as_new_a_fenced_topic_is_told_and_done_once_it_is_reopened() -> None:
     redriving.core.wait(redriving.core.topics.reopen("default/orders"))
     redriving.core.advance(2 * MINUTE)
     redriving.redrive([(0, 4)], as_new=True)
-    assert redriving.pending() == [4, 5, 6]
+    assert redriving.pending() == redriving.dead_lettered() == [4, 5, 6]
     assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 7: 1}
 
 
@@ -171,7 +172,7 @@ def test_as_new_a_start_goes_on_with_what_was_announced() -> None:
     files.faults.clear()
     again = Redriving(redriving.core.after_stop())
     again.core.advance(10 * SECOND)
-    assert again.pending() == [4, 5, 6]
+    assert again.pending() == again.dead_lettered() == [4, 5, 6]
     assert published(again) == {0: 1, 1: 1, 2: 1, 3: 1, 7: 1}
 
 
@@ -197,7 +198,7 @@ def test_as_new_the_dead_letters_own_log_fails() -> None:
     redriving.core.wait(redriving.core.topics.reopen("default/orders.dlq"))
     redriving.core.advance(2 * MINUTE)
     redriving.redrive([(0, 5)], as_new=True)
-    assert redriving.pending() == [5, 6]
+    assert redriving.pending() == redriving.dead_lettered() == [5, 6]
     assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 7: 1}
 
 
