@@ -22,6 +22,9 @@ LINE_BYTES = 60
 DELIVERED = frozenset({"failed", "rejected", "expired", "acknowledged"})
 """How attempts end in which the handler had the message."""
 
+LAST_ATTEMPT = frozenset({Reason.MAX_ATTEMPTS.value, Reason.EXPIRED.value})
+"""Why messages are given up that have reached their limit."""
+
 UNKNOWN = ("", "what failed is not known any more")
 EXPIRED = ("", "its lease ended by itself")
 
@@ -101,7 +104,6 @@ def written_test(letter: DeadLetter, history: AttemptHistory | None, settings: G
 
     earlier = earlier_attempts(letter, history)
     attempt = len(earlier) + 1
-    most = DEFAULT_MAX_ATTEMPTS if settings is None else settings.max_attempts
     return _TEMPLATE.format(
         letter_id=letter.id,
         origin=_origin(letter),
@@ -116,7 +118,7 @@ def written_test(letter: DeadLetter, history: AttemptHistory | None, settings: G
         earlier=_lines([repr(one) for one in earlier]),
         last_error=repr(letter.error),
         attempt=attempt,
-        max_attempts=max(most, attempt),
+        max_attempts=_max_attempts(letter, attempt, settings),
         visibility_timeout=DEFAULT_VISIBILITY_TIMEOUT_S if settings is None else settings.visibility_timeout,
         backoff=Backoff() if settings is None else settings.backoff,
     )
@@ -138,6 +140,14 @@ def earlier_attempts(letter: DeadLetter, history: AttemptHistory | None) -> list
     wanted = max(letter.attempts, 1) - 1
     known = known[-wanted - 1 : -1] if wanted else []
     return [UNKNOWN] * (wanted - len(known)) + known
+
+
+def _max_attempts(letter: DeadLetter, attempt: int, settings: GroupSettings | None) -> int:
+    """Return the limit that the message had: it may be its own, or what its group's was then. One that was given up at
+    its last attempt tells it; of one that was refused before the group's of today is the nearest."""
+    if letter.reason in LAST_ATTEMPT:
+        return attempt
+    return max(DEFAULT_MAX_ATTEMPTS if settings is None else settings.max_attempts, attempt)
 
 
 def _attempt(kind: str, text: str) -> Attempt:

@@ -15,10 +15,12 @@ NOON = datetime(2025, 1, 14, 12, tzinfo=UTC)
 HOSTILE = "\"\"\"\n'''\\{0}{letter_id}\x00\x1b[2J\u202e${HOME}"
 
 
-def letter(attempts: int = 3, error: str | None = "boom", message: Message | None = None) -> DeadLetter:
+def letter(
+    attempts: int = 3, error: str | None = "boom", message: Message | None = None, reason: str = "rejected"
+) -> DeadLetter:
     """A dead letter that was given up at noon."""
     found = message or Message("orders.dlq", 0, 7, b"k", b"v", 0, 0)
-    return DeadLetter(found, "rejected", error, "g", "orders", 2, 5, "orders/2@5", attempts, dead_lettered=NOON)
+    return DeadLetter(found, reason, error, "g", "orders", 2, 5, "orders/2@5", attempts, dead_lettered=NOON)
 
 
 def attempt(minutes: int, outcome: str, number: int = 1, error: str | None = "x") -> DeadLetterAttempt:
@@ -51,6 +53,17 @@ def test_what_is_not_known_any_more_failed_somehow() -> None:
     assert earlier_attempts(letter(), None) == [UNKNOWN, UNKNOWN]
     kept = AttemptHistory([attempt(-1, "failed", 2, "two"), attempt(0, "rejected", 3)], is_complete=False)
     assert earlier_attempts(letter(), kept) == [UNKNOWN, ("ValueError", "two")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "attempts", "limit"),
+    [("max-attempts", 2, 2), ("expired", 3, 3), ("max-attempts", 9, 9), ("rejected", 2, 4), ("rejected", 9, 9)],
+)
+def test_the_limit_is_the_one_that_the_message_had(reason: str, attempts: int, limit: int) -> None:
+    """Given up at its last attempt, that was the limit, whatever its group's is; refused before, it is the group's."""
+    written = written_test(letter(attempts, reason=reason), None, None)
+    assert f"            max_attempts={limit},\n" in written
+    assert f"for the {attempts}. of {limit} times" in written
 
 
 @pytest.mark.parametrize("value", [None, b"", b"x" * 1_000, HOSTILE.encode(), bytes(range(256)) * 3])
