@@ -48,6 +48,8 @@ class Dispatch:
         """Those of them that wait only for what a worker is at."""
         self._draining = Draining(around.services.time.monotonic_us)
         self._is_pumping = self._is_wanted = False
+        self.is_held = False
+        """Whether nobody is served now: not all partitions are there yet."""
         self._is_troubled = False
         """Whether a partition was found to have a problem since it was looked who waits for nothing."""
 
@@ -151,8 +153,8 @@ class Dispatch:
     def pump(self) -> None:
         """Serve those who wait, the first first, until nothing is available or nobody is left to be served."""
         self._is_wanted = True
-        if self._is_pumping:
-            return  # the loop below goes on
+        if self._is_pumping or self.is_held:
+            return  # the loop below goes on, or who holds it calls again
         self._is_pumping = True
         try:
             while self._is_wanted and self._waiting:

@@ -69,6 +69,11 @@ class Members:
             if member.is_idle and not member.waiting and member.heard_us <= before_us:
                 del self._by_id[member.id]
 
+    def add_leases(self, part: GroupPartition) -> None:
+        """Note who holds what in a partition of which nothing is noted yet."""
+        for lease in () if part.state is None else part.state.leases.values():
+            self.get(lease.member).leases[lease.id] = part
+
     def take_leases(self, part: GroupPartition) -> None:
         """Note who holds what in a partition, as its delivery log says."""
         held: dict[int, list[int]] = {}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ...protocol.errors import InvalidRequestError, TidelogError, UnknownGroupError, UnknownTopicIdError
 from ...protocol.limits import MAX_LEASE_US
 from ...protocol.messages import Acquire, LeaseRanges
 from ...protocol.topic_name import short_name
 from ..deferred import Deferred, Reply
+from ..flow import Flow
 from ..groups import Group
 from ..partition import Partition
+from ..turns import Pace, in_turns
 from .counters import Counters
 from .dispatch import Dispatch, Parts
 from .group_partition import GroupPartition
@@ -21,6 +23,9 @@ from .surroundings import Surroundings
 from .topic_source import TopicSource
 
 NO_LIMIT = 1 << 62
+
+LOOKUPS_PER_PART = 8
+"""To take a partition is that much more than to look at one: some 100 us."""
 
 MAX_HELD = 100_000
 """Leases that a member may name."""
@@ -39,6 +44,10 @@ class QueueGroup:
         self._topics = topics
         self._around = around
         self._dispatch = Dispatch(self.parts, topics, around, self._room)
+        self._missing: dict[tuple[int, int], Partition] = {}
+        """What it is to serve, and does not yet."""
+        self._is_growing = False
+        self._when_grown: list[Callable[[], None]] = []
         self.refresh()
 
     def __repr__(self) -> str:
@@ -54,12 +63,13 @@ class QueueGroup:
     @property
     def is_idle(self) -> bool:
         """Whether there is nobody to serve, and nothing leased or waiting for its time."""
-        return not (self.members or self._dispatch or any(part.is_busy for part in self.parts.values()))
+        is_used = self._is_growing or self.members or self._dispatch
+        return not (is_used or any(part.is_busy for part in self.parts.values()))
 
     # -- partitions ------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Serve the partitions that there are now."""
+        """Serve the partitions that there are now; many are taken in turns of the loop, and nobody is served before."""
         wanted: dict[tuple[int, int], Partition] = {}
         for topic_id in self.group.topic_ids:
             try:
@@ -70,12 +80,44 @@ class QueueGroup:
                 wanted[topic_id, one.index] = one
         for key in [key for key, part in self.parts.items() if wanted.get(key) is not part.partition]:
             self._drop(key)
-        for key, one in wanted.items():
-            if key not in self.parts:
-                part = self.parts[key] = GroupPartition(self, one, self._around)
-                self.members.take_leases(part)
-                part.begin_serving()
-                self._dispatch.note_changed(part)
+        self._missing = {key: one for key, one in wanted.items() if key not in self.parts}
+        if self._missing and not self._is_growing:
+            self._is_growing = self._dispatch.is_held = True
+            in_turns(self._grow())
+
+    def _grow(self) -> Flow[None]:
+        pace = Pace(self._around.services.offload)
+        try:
+            while self._missing:
+                self._add(next(iter(self._missing)))
+                yield from pace.spend(LOOKUPS_PER_PART)
+        except Exception:  # a bug that one of them met: the others are served
+            self._grown()
+            raise
+        self._grown()
+
+    def _grown(self) -> None:
+        self._is_growing = self._dispatch.is_held = False
+        grown, self._when_grown = self._when_grown, []
+        self._dispatch.pump()
+        for call in grown:
+            call()
+
+    def _add(self, key: tuple[int, int]) -> GroupPartition:
+        part = self.parts[key] = GroupPartition(self, self._missing.pop(key), self._around)
+        self.members.add_leases(part)
+        part.begin_serving()
+        self._dispatch.note_changed(part)
+        return part
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether not all of its partitions are served yet."""
+        return self._is_growing
+
+    def when_grown(self, call: Callable[[], None]) -> None:
+        """Call that once all are."""
+        self._when_grown.append(call)
 
     def _drop(self, key: tuple[int, int]) -> None:
         part = self.parts.pop(key)
@@ -124,6 +166,7 @@ class QueueGroup:
 
     def close(self, error: TidelogError) -> None:
         """Be no more; whoever waits gets an error."""
+        self._missing = {}
         self._dispatch.fail_all(error)
         for key in [*self.parts]:
             self._drop(key)
@@ -143,6 +186,8 @@ class QueueGroup:
         found = self.parts.get((topic_id, index))
         if found is not None:
             return found
+        if (topic_id, index) in self._missing:
+            return self._add((topic_id, index))
         self._topics.by_id(topic_id).partition(index)
         raise InvalidRequestError(f"expected a topic that the group reads, found the id {topic_id}", topic_id=topic_id)
 

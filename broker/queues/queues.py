@@ -24,6 +24,7 @@ from ...protocol.topic_name import short_name
 from ..dead_letters.letter_topics import LETTER_RETENTION_US, LetterTopics
 from ..deferred import Deferred, Reply
 from ..delivery.lease import LeaseIds
+from ..delivery.queue_state import QueueState
 from ..flow import Flow
 from ..groups import Group, GroupDetails, Groups
 from ..moving.pins import Pins
@@ -38,6 +39,7 @@ from .deliveries import Deliveries
 from .delivery_log import DAY_US, delivery_settings
 from .gauges import Gauges, QueueGauges
 from .group_partition import GroupPartition
+from .lane_depths import MASKS_PER_LOOKUP
 from .lane_gauges import LaneGauges
 from .looking import Looking
 from .partition_delivery import PartitionDelivery
@@ -45,6 +47,9 @@ from .queue_group import QueueGroup
 from .retention_hold import RetentionHold
 from .settles import SettleRequest, check_settle, is_by_token
 from .surroundings import Surroundings
+from .waiting_request import WaitingRequest
+
+Ask = Callable[[QueueGroup], Reply | Deferred[Reply]]
 
 TRACE_RETENTION_US = 7 * DAY_US
 """How long what became of messages can be told, by default."""
@@ -71,6 +76,7 @@ class Queues:
         self._groups = groups
         self._at_work: dict[int, QueueGroup] = {}
         self._counters: dict[int, Counters] = {}
+        self._is_tidying = False
         settings = delivery_settings(trace_retention_us, services.commit.max_unsynced_bytes)
         self._deliveries = Deliveries(services, topics, groups, settings, self._delivery_changed)
         self._hold = RetentionHold(groups)
@@ -114,7 +120,8 @@ class Queues:
 
     def acquire(self, request: Acquire, client: str = "") -> Reply | Deferred[Reply]:
         """Lease messages. Raises UnknownGroupError, UnknownTopicIdError, InvalidRequestError."""
-        return self._work(self._groups.by_id(request.group_id, request.generation)).acquire(request, client)
+        group_id, generation = request.group_id, request.generation
+        return self._when_grown(group_id, generation, lambda work: work.acquire(request, client))
 
     def leave(self, request: LeaveGroup) -> None:
         """Forget a member that is gone. Raises UnknownGroupError."""
@@ -128,10 +135,22 @@ class Queues:
         The request's generation does not matter: leases in what was reset since are gone, the others are as they were.
         """
         check_settle(request)
-        group = self._work(self._groups.by_id(request.group_id))
-        if not is_by_token(request):
-            group.members.hear_settling(request.member, client)
-        return SettleRequest(request, group.part, group.counters).begin()
+
+        def begin(group: QueueGroup) -> Reply | Deferred[Reply]:
+            if not is_by_token(request):
+                group.members.hear_settling(request.member, client)
+            return SettleRequest(request, group.part, group.counters).begin()
+
+        return self._when_grown(request.group_id, None, begin)
+
+    def _when_grown(self, group_id: int, generation: int | None, ask: Ask) -> Reply | Deferred[Reply]:
+        """Ask a group once all of its partitions are served: at once, but for a group of many that begins."""
+        work = self._work(self._groups.by_id(group_id, generation))
+        if not work.is_growing:
+            return ask(work)
+        waiting = WaitingRequest(lambda: ask(self._work(self._groups.by_id(group_id, generation))))
+        work.when_grown(waiting.begin)
+        return waiting.answer
 
     def part(self, group: Group, topic_id: int, index: int) -> GroupPartition:
         """Return a group in one partition. Raises UnknownTopicIdError, UnknownPartitionError, InvalidRequestError."""
@@ -204,16 +223,30 @@ class Queues:
             self._at_work[part.ledger.group.id].serve_waiting()
 
     def tidy(self) -> None:
-        """Settle what retention removed, forget members that are gone, and leave groups with nothing to do."""
-        for group in [*self._at_work.values()]:
-            for part in group.parts.values():
-                part.ledger.clip()
-            group.look_anew()
-            group.serve_waiting()
-            group.members.forget_silent()
-            if group.is_idle:
-                del self._at_work[group.group.id]
-                group.leave()
+        """Settle what retention removed, forget members that are gone, and leave groups with nothing to do; in turns,
+        one group after the other."""
+        if not self._is_tidying:
+            self._is_tidying = True
+            in_turns(self._tidy())
+
+    def _tidy(self) -> Flow[None]:
+        pace = Pace(self._services.offload)
+        try:
+            for group in [*self._at_work.values()]:
+                for part in [*group.parts.values()]:
+                    part.ledger.clip()  # of one that is gone by now nothing is
+                    yield from pace.spend()
+                if self._at_work.get(group.group.id) is not group:
+                    continue
+                group.look_anew()
+                group.serve_waiting()
+                group.members.forget_silent()
+                if group.is_idle:
+                    del self._at_work[group.group.id]
+                    group.leave()
+                yield from pace.spend(len(group.parts) // MASKS_PER_LOOKUP)
+        finally:
+            self._is_tidying = False
 
     def _parts_of(self, partition: Partition) -> list[GroupPartition]:
         place = (partition.topic_id, partition.index)
@@ -227,8 +260,13 @@ class Queues:
     def start(self) -> None:
         """Open the delivery logs that there are, and let leases run; blocks. Before anything is served."""
         self._deliveries.open_all()
+        busy: set[int] = set()
+        for topic in self._topics.all():
+            for one in topic.partitions:
+                log = one.delivery.log
+                busy |= set() if log is None else {key for key, state in log.fold.states.items() if has_business(state)}
         for group in self._groups.all():
-            if any(_has_business(group, one) for one in self._partitions_of(group)):
+            if group.id in busy:
                 self._work(group)
 
     def gauges(self, pace: Pace) -> Flow[Gauges]:
@@ -251,11 +289,11 @@ class Queues:
                 group.reopened(part)
 
 
-def _has_business(group: Group, partition: Partition) -> bool:
+def has_business(state: QueueState) -> bool:
     """Whether something of a group has its time there, or a copy to be made."""
-    return _is_left_with_business(group, partition.delivery)
+    return bool(state.leases or state.waiting or state.moves)
 
 
 def _is_left_with_business(group: Group, delivery: PartitionDelivery) -> bool:
     state = None if delivery.log is None else delivery.log.fold.states.get(group.id)
-    return state is not None and bool(state.leases or state.waiting or state.moves)
+    return state is not None and has_business(state)
