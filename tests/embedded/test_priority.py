@@ -119,3 +119,29 @@ def test_a_critical_message_comes_before_any_further_one(in_flight: int) -> None
                     message.ack()
             # What was fetched ahead of it is not reordered.
             assert len(seen) <= 2 * in_flight + 1
+
+
+def test_what_is_redriven_comes_in_its_lane_again() -> None:
+    """Three of priority 9 were given up and come back: before all of priority 0, in their order."""
+    with Broker(topics={"partitions": 1}) as broker, broker.client() as client:
+        client.produce_many("orders", [b"h%d" % number for number in range(5)], priority=9)
+        client.produce_many("orders", [b"l%d" % number for number in range(50)], priority=0)
+        with client.queue("orders", "g", max_in_flight=1) as queue:
+            for number in range(5):
+                [message] = queue.receive()
+                if number in (0, 1, 3):
+                    message.reject("poison")
+                else:
+                    message.ack()
+            for _ in range(10):
+                [message] = queue.receive()
+                message.ack()
+            queue.flush()
+            broker.clock.advance(milliseconds=1)
+            assert client.dead_letters.redrive("orders").in_place == 3
+            seen: list[bytes | None] = []
+            for _ in range(4):
+                [message] = queue.receive()
+                seen.append(message.value)
+                message.ack()
+        assert seen == [b"h0", b"h1", b"h3", b"l10"]

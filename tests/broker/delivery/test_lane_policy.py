@@ -138,3 +138,16 @@ def test_a_share_for_age_is_not_saved_up() -> None:
 def test_without_a_longest_wait_nothing_goes_for_age() -> None:
     """That is the default."""
     assert LanePolicy(LaneSettings()).share_of_old(1_000) == 0
+
+
+def test_replies_grow_again_after_one_that_was_cut() -> None:
+    """As many are planned as fitted, and a quarter more after each that was as large."""
+    policy = weighted(p9=1)
+    assert policy.planned(1_000) == 1_000
+    policy.replied(10, is_cut=True)
+    assert policy.planned(1_000) == 10
+    policy.replied(9, is_cut=False)
+    assert policy.planned(1_000) == 10
+    for planned in (12, 15, 18):
+        policy.replied(policy.planned(1_000), is_cut=False)
+        assert policy.planned(1_000) == planned

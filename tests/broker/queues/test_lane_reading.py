@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.helpers.broker_core import SECOND
-from tests.helpers.lane_core import begin, given
+from tests.helpers.lane_core import begin, given, publish
 from tests.helpers.queue_core import QueueCore, member_of, notebook, settings
 from tests.helpers.queue_member import QueueMember
 
@@ -66,3 +66,14 @@ def test_who_asks_for_no_wait_waits_for_the_ages_that_a_worker_reads(policy: str
     store_segments(core)
     assert len(given(core, member, 10)) == 10
     assert given_to_all(*again(core)) == {"4", "0"}
+
+
+def test_a_partition_of_one_priority_is_waited_for_while_it_is_read() -> None:
+    """It has messages of priority 8 and no others; those of priority 7 in another partition do not go before them."""
+    core, _members = begin(partitions=2, segment_bytes=65_536)
+    publish(core, [7, 0] * 50, 0)
+    for _ in range(30):
+        data = encode_batch([b"8" + b" " * 400] * 20, timestamp_us=7, priority=8)
+        core.produce(core.topic("orders").partition(1), memoryview(bytearray(data)))
+        core.advance(SECOND)
+    assert given_to_all(*again(core)) == {"8"}
