@@ -11,7 +11,6 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.history import Fault
 from tests.helpers.proxy import Proxy
 from tests.helpers.queue_broker import QueueBroker, queue_settings
-from tests.helpers.queue_history import Handed, Published, Told, message_of, read_queue_records
+from tests.helpers.queue_history import Asked, Handed, Published, QueueEvent, Told, message_of, read_queue_records
 from tests.helpers.queue_rules import violations
 from tests.helpers.queue_working import WorkerProcess
 
@@ -55,6 +54,10 @@ SLACK = 8
 
 AT_HAND = 10
 """What the last worker may hold, or have fetched, when a message of a higher lane comes."""
+
+BACKOFF_S = 0.1
+WAIT_NS = 200_000_000
+"""When what was given back without a time of its own is ready for sure."""
 
 KINDS = ("kill broker", "kill worker", "cut", "kill broker", "kill worker")
 
@@ -174,13 +177,16 @@ class LastWorker:
         wait_until(lambda: not in_states(seen, crew.group, *away), "the end of what was leased", every_s=0.05)
         self.suspects = in_states(seen, crew.group, DeliveryState.SUSPECT)
         self.worker: WorkerProcess = stack.enter_context(
-            crew.start(seen.broker.url, nacks=0, rejects=0, extends=0, waits=0, max_in_flight=AT_HAND)
+            crew.start(seen.broker.url, nacks=0.1, rejects=0, extends=0, waits=0.3, delay=0, max_in_flight=AT_HAND)
         )
+
+    def events(self) -> list[QueueEvent]:
+        """All that it wrote down so far."""
+        return read_queue_records([self.worker.record]) if self.worker.record.exists() else []
 
     def taken(self) -> list[Handed]:
         """All that its code was handed in its turn; suspects come alone, and before it."""
-        events = read_queue_records([self.worker.record]) if self.worker.record.exists() else []
-        handed = [event for event in events if isinstance(event, Handed)]
+        handed = [event for event in self.events() if isinstance(event, Handed)]
         return [each for each in handed if (int(each.partition.rpartition("/")[2]), each.offset) not in self.suspects]
 
     def finish(self) -> list[Handed]:
@@ -190,29 +196,58 @@ class LastWorker:
         return self.taken()
 
 
+def first_times(taken: list[Handed]) -> list[Handed]:
+    """Each message as it was handed out first."""
+    found: dict[str, Handed] = {}
+    for event in taken:
+        found.setdefault(event.message, event)
+    return [*found.values()]
+
+
 def check_strict(taken: list[Handed], late: set[str]) -> None:
     """The highest lane first, and in it each partition by offset; what came late, as soon as what was at hand is done."""
-    before = [event for event in taken if event.message not in late]
+    first = first_times(taken)
+    before = [event for event in first if event.message not in late]
     assert [event.priority for event in before] == sorted((event.priority for event in before), reverse=True)
     for lane in set(LANES[STRICT]):
         for partition in {event.partition for event in before}:
             offsets = [event.offset for event in before if (event.priority, event.partition) == (lane, partition)]
             assert offsets == sorted(offsets)
-    places = [place for place, event in enumerate(taken) if event.message in late]
-    assert len(places) == len(late)
+    places = [place for place, event in enumerate(first) if event.message in late]
     assert places == [*range(places[0], places[0] + len(late))], "something of a lower lane was handed out in between"
 
 
-def check_late(taken: list[Handed], late: set[str], answered: Published) -> None:
-    """No more of lower lanes is handed out after the answer to a message of a higher one than was fetched before it."""
-    after = [event for event in taken if event.at_ns > answered.at_ns]
-    first = next(place for place, event in enumerate(after) if event.message in late)
-    assert first <= AT_HAND, f"{first} messages of lower lanes were handed out first"
+def check_passed_over(taken: list[Handed], ready: list[tuple[str, int]]) -> int:
+    """Once a message is ready, no more of lower lanes is handed out before it than was at hand by then. Returns how often
+    anything was handed out before it at all."""
+    waited = 0
+    for message, since_ns in ready:
+        after = [event for event in taken if event.at_ns > since_ns]
+        place = next((place for place, event in enumerate(after) if event.message == message), 0)
+        lower = sum(event.priority < after[place].priority for event in after[:place])
+        assert lower <= AT_HAND, f"{lower} messages of lower lanes were handed out before {message}"
+        waited += place > 0
+    return waited
 
 
-def check_weighted(taken: Iterable[Handed]) -> None:
+def given_back(events: list[QueueEvent], suspects: set[tuple[int, int]]) -> list[tuple[str, int]]:
+    """What a worker gave back and was handed out again only after it was ready for sure, and since when it was."""
+    asked = {event.ask: event for event in events if isinstance(event, Asked) and event.what == "nack"}
+    ready: list[tuple[str, int]] = []
+    for event in events:
+        if isinstance(event, Told) and event.how == "ok" and (nack := asked.get(event.ask)) is not None:
+            since_ns = event.at_ns + (0 if nack.delay_us == 0 else WAIT_NS)
+            again = [one for one in events if isinstance(one, Handed) and [one.message] == nack.messages]
+            after = next((one for one in again if one.at_ns > nack.at_ns), None)
+            is_suspect = after is None or (int(after.partition.rpartition("/")[2]), after.offset) in suspects
+            if after is not None and not is_suspect and after.at_ns > since_ns:
+                ready.append((after.message, since_ns))
+    return ready
+
+
+def check_weighted(taken: list[Handed]) -> None:
     """While all lanes have something, each has its share of the four in five deliveries that go by weights."""
-    counts = Counter(event.priority for event in [*taken][:TURNS])
+    counts = Counter(event.priority for event in taken[:TURNS])
     by_weight = {lane: TURNS * 4 // 5 * weight // 10 for lane, weight in WEIGHTS.items()}
     assert by_weight == {9: 48, 4: 24, 0: 8}
     assert all(counts[lane] >= wanted - SLACK for lane, wanted in by_weight.items()), counts
@@ -233,11 +268,13 @@ def take_the_rest(storm: LaneStorm, seen: dict[str, QueueBroker], crews: dict[st
     wait_until(lambda: any(event.priority < 7 for event in strict.taken()), "a message of a low lane", every_s=0.01)
     with Client(seen[STRICT].broker.url) as client:
         late = {*publish(seen[STRICT], client, [9] * 30, 0)}
-    answer = Published(messages=[], partition="", offsets=[], at_ns=time.monotonic_ns())
+    answered_ns = time.monotonic_ns()
     taken = strict.finish()
-    assert len(taken) >= BACKLOG * len(LANES[STRICT]) + len(late)
+    assert len(first_times(taken)) >= BACKLOG * len(LANES[STRICT]) + len(late)
     check_strict(taken, late)
-    check_late(taken, late, answer)
+    again = given_back(strict.events(), strict.suspects)
+    assert check_passed_over(taken, again) > 0
+    check_passed_over(taken, [(message, answered_ns) for message in late])
     rest = LastWorker(seen[WEIGHTED], crews[WEIGHTED], stack).finish()
     assert len(rest) >= BACKLOG * len(LANES[WEIGHTED])
     check_weighted(rest)
@@ -269,7 +306,7 @@ def test_lanes_in_a_storm(tmp_path: Path, soak: int) -> None:
                 lanes_weights=", ".join(f"{lane}:{weight}" for lane, weight in WEIGHTS.items()),
                 lanes_max_wait=MAX_WAIT_S,
             )
-        settings = queue_settings(visibility_s=VISIBILITY_S, max_attempts=4, backoff_s=0.1)
+        settings = queue_settings(visibility_s=VISIBILITY_S, max_attempts=4, backoff_s=BACKOFF_S)
         for group in GROUPS:
             seen[group].make_group(group, settings)
         crews = {group: Crew(tmp_path, seen[group], group, visibility_timeout=VISIBILITY_S) for group in GROUPS}
