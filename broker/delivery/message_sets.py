@@ -13,6 +13,7 @@ said by events (`queue_state`), but for the limits of the message log.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .lease import Deadlines, Lease
@@ -21,6 +22,10 @@ from .moves import Moves
 from .offset_set import OffsetSet, below, set_of
 from .remembered import Remembered
 from .waiting import Waiting
+
+OUTLIVED = 1_024
+"""So many leases of a group in a partition: their holders renew within a third of a visibility timeout, and forget them
+with what they settle next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,8 @@ class MessageSets:
         """Given up, and in the dead-letter topic; below the floor too, until redriven or purged there."""
         self.damaged: OffsetSet = OffsetSet()
         self.remembered = Remembered()
+        self.outlived: dict[int, None] = {}
+        """The last leases that ended with what retention removed, or what is damaged: by no settle, and not by time."""
 
     def __repr__(self) -> str:
         return (
@@ -153,7 +160,7 @@ class MessageSets:
         """The log begins here now: what was before concerns the group no more."""
         if start <= self.begin:
             return
-        self._forget(below(self.open, start))
+        self._outlive(self._forget(below(self.open, start)))
         self.rejected.drop(below(self.rejected.offsets, start))
         self.damaged.remove_range(0, start)
         self.dead_lettered.remove_range(0, start)
@@ -175,18 +182,28 @@ class MessageSets:
             self.begin = min(self.begin, end)
         return lost
 
-    def _forget(self, offsets: OffsetSet) -> None:
-        """Let nothing of these be open any more."""
+    def _outlive(self, leases: Iterable[int]) -> None:
+        """Nothing is left of these, and nobody settled it: who holds one is not told that it is lost."""
+        self.outlived |= dict.fromkeys(leases)
+        for lease in [*self.outlived][:-OUTLIVED]:
+            del self.outlived[lease]
+
+    def _forget(self, offsets: OffsetSet) -> list[int]:
+        """Let nothing of these be open any more; returns the leases that end with it."""
         if not offsets or self.open.isdisjoint(offsets):
-            return
+            return []
+        ended: list[int] = []
         for lease in [*self.leases.values()]:
             if not lease.left.isdisjoint(offsets):
                 self._take_from(lease, offsets)
+                if not lease.left:
+                    ended.append(lease.id)
         self._take_out(offsets)
         self.waiting.forget(offsets)
         self.rejected.drop(offsets & self.moves.offsets)
         self.moves.forget(offsets)
         self._settle(offsets)
+        return ended
 
     def check(self) -> None:
         """Derive again what must hold; for tests."""

@@ -107,7 +107,7 @@ class QueueState(MessageSets):
     def _damaged(self, offsets: OffsetSet) -> None:
         if offsets:
             self._see(offsets)
-            self._forget(offsets)
+            self._outlive(self._forget(offsets))
             self.damaged |= offsets
             self.dead_lettered -= offsets
 

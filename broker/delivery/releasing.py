@@ -10,11 +10,15 @@ from ...protocol.messages.queue import POLICY_DELAY
 from .backoff import RetryPolicy
 from .events import Event, Flag, Kind
 from .moment import Moment
-from .offset_set import OffsetSet, packed_of
+from .offset_set import OffsetSet, array_of, packed_of, set_of_array
 from .queue_state import QueueState
 
 Policies = Callable[[OffsetSet], Iterable[tuple[OffsetSet, RetryPolicy]]]
 """Returns the retry policies of messages, as parts that cover them and are not to be changed."""
+
+
+SPREAD = 16
+"""Into so many parts jitter spreads what fails together: each is a range, and so an event of its own."""
 
 
 class Failure(NamedTuple):
@@ -51,23 +55,29 @@ def released(state: QueueState, offsets: OffsetSet, failure: Failure, retrying: 
     """Return the events that give messages back after an attempt; those at their limit are rejected, or where several
     were in the hands of a member that went down are to be leased alone.
 
-    Those that fail together and wait by the same policy come back together: one draw of chance for all of them.
+    Those that fail together and wait by the same policy are spread by its jitter: `SPREAD` draws of chance for them.
     """
     given_up = OffsetSet()
     waits: dict[int, OffsetSet] = {}
-    delays: dict[tuple[int, RetryPolicy], int] = {}
+    delays: dict[tuple[int, RetryPolicy, int], int] = {}
+
+    def wait(some: OffsetSet, delay_us: int) -> None:
+        waits[delay_us] = waits[delay_us] | some if delay_us in waits else some
+
     for mark, part in state.marks.parts(offsets):
         attempts = mark.attempts + 1
         for mine, policy in retrying.policies(part):
             if attempts >= policy.max_attempts:
                 given_up |= mine
                 continue
-            delay_us = failure.delay_us
-            if delay_us == POLICY_DELAY:
-                if (attempts, policy) not in delays:
-                    delays[attempts, policy] = policy.backoff.delay_us(attempts, retrying.chance())
-                delay_us = delays[attempts, policy]
-            waits[delay_us] = waits[delay_us] | mine if delay_us in waits else mine
+            if failure.delay_us != POLICY_DELAY:
+                wait(mine, failure.delay_us)
+                continue
+            for number, some in enumerate(_spread(mine, policy)):
+                key = (attempts, policy, number)
+                if key not in delays:
+                    delays[key] = policy.backoff.delay_us(attempts, retrying.chance())
+                wait(some, delays[key])
     events = [_event(Kind.RELEASED, group, failure, retrying.now, delay_us) for delay_us, group in waits.items()]
     if given_up and Flag.SEVERAL in failure.flags:
         alone = failure._replace(flags=Flag.EXPIRED, together=1)
@@ -76,6 +86,16 @@ def released(state: QueueState, offsets: OffsetSet, failure: Failure, retrying: 
         at_limit = failure._replace(flags=failure.flags | Flag.AT_LIMIT | retrying.given_up)
         events.append(_event(Kind.REJECTED, given_up, at_limit, retrying.now, 0))
     return events
+
+
+def _spread(offsets: OffsetSet, policy: RetryPolicy) -> list[OffsetSet]:
+    """Return messages as parts that wait each by a draw of its own: neighbours stay together."""
+    count = len(offsets)
+    if count == 1 or not policy.backoff.jitter:
+        return [offsets]
+    places = array_of(offsets)
+    parts = min(count, SPREAD)
+    return [set_of_array(places[count * at // parts : count * (at + 1) // parts]) for at in range(parts)]
 
 
 def _event(kind: Kind, offsets: OffsetSet, failure: Failure, now: Moment, delay_us: int) -> Event:

@@ -145,6 +145,8 @@ class Settlement:
             self._repeats[len(self._results)] = len(self._events)
             done = just_done if done is None else done | just_done
         if not missing:  # all that is left, of a lease that has ended: what was left then, only a repeat knows
+            if item.what is Settling.RENEW:
+                return item.lease in self._state.outlived
             did_last = self._state.remembered.did_last(self._member, self._number, item.lease, item.what)
             return just_done is not None or did_last
         missing = missing - below(missing, self._state.begin) - self._state.damaged

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ...protocol.errors import InvalidRequestError, LeaseLostError, TidelogError
 from ...protocol.messages import LeaseRanges, Settling
 from ..queue_statistics import LostLease, QueueStatistics
-from .held_lease import HeldLease
+from .held_lease import NONE_YET, HeldLease
 from .settles import Entry, How, Settles, lease_ranges, lost_error
 
 COUNTED = {
@@ -112,7 +112,8 @@ class LeaseBook:
         """
         self.gather()
         if how.what is Settling.RENEW:
-            return (self.settles.add(lease, how, ()), 0) if lease.left and not lease.is_lost else (None, 1)
+            is_held = not lease.is_lost and any(lease.outcome(offset) == NONE_YET for offset in offsets)
+            return (self.settles.add(lease, how, ()), 0) if is_held else (None, 1)
         self._saying = (lease, how, offsets)
         fresh, conflicts = lease.settle(offsets, how.what)
         if is_batch:

@@ -173,6 +173,41 @@ def test_what_is_held_is_renewed_while_time_passes() -> None:
         assert client.groups.describe("g").topics[0].partitions[0].floor == 1
 
 
+@pytest.mark.parametrize("auto_extend", [True, False])
+def test_what_retention_removes_in_hand_can_be_acknowledged(auto_extend: bool) -> None:
+    """Five hours of work on a message that is kept for three: it is settled, nothing is lost and nobody is told so."""
+    log = {"retention": "3h", "segment_age": "10m"}
+    told: list[object] = []
+    with Broker(start=NEW_YEAR, topics=ONE, log=log) as broker, broker.client() as client:
+        client.produce("t", b"old")
+        client.groups.create("g", "t", visibility_timeout=timedelta(hours=1 if auto_extend else 12))
+        lease = {"auto_extend": auto_extend, "max_lease": timedelta(days=1)}
+        with client.queue("t", group="g", on_lease_lost=told.append, **lease) as queue:
+            [message] = queue.receive()
+            broker.clock.advance(hours=2)
+            client.produce("t", b"new")
+            broker.clock.advance(hours=3)
+            assert [each.value for each in broker.messages("t")] == [b"new"]
+            message.ack(wait=True)
+            assert (queue.statistics().acknowledged, queue.statistics().lost, told) == (1, 0, [])
+
+
+def test_what_is_settled_cannot_be_extended() -> None:
+    """Also while another message of its lease is open; a batch, as long as any of it is."""
+    with Broker(start=NEW_YEAR, topics=ONE) as broker, broker.client() as client:
+        client.produce_many("t", [b"a", b"b", b"c"])
+        with client.queue("t", group="g") as queue:
+            first, second, third = queue.receive(3)
+            first.nack(delay=100, wait=True)
+            with pytest.raises(tidelog.LeaseLostError):
+                first.extend(60, wait=True)
+            second.extend(60, wait=True)
+            for message in (second, third):
+                message.ack(wait=True)
+            with pytest.raises(tidelog.LeaseLostError):
+                second.extend(60, wait=True)
+
+
 def test_a_client_of_another_broker_holds_no_clock_up() -> None:
     """Its threads wait by the machine's clock: twelve virtual minutes beside one take no longer than without it."""
     with tidelog.Broker() as other, other.client() as beside, beside.producer() as producer:

@@ -59,6 +59,8 @@ class Reference:
     messages: dict[int, Message] = field(default_factory=dict[int, Message])
     leases: dict[int, Lease] = field(default_factory=dict[int, Lease])
     outcomes: set[tuple[int, int, str, int]] = field(default_factory=set[tuple[int, int, str, int]])
+    outlived: set[int] = field(default_factory=set[int])  # leases of which no message was left that is not lost
+    last: dict[tuple[int, int, str], int] = field(default_factory=dict[tuple[int, int, str], int])
     releases: int = 0
 
     def at(self, offset: int) -> Message:
@@ -96,17 +98,20 @@ class Reference:
             for at in set(offsets) & {*self.held(lease)}:
                 self.at(at).is_handed = True
 
-    def settle(self, member: int, lease: int, how: str, asked: list[int], value: int | None, error: str | None) -> bool:
+    def settle(
+        self, member: int, lease: int, how: str, asked: list[int], value: int | None, error: str | None, number: int
+    ) -> bool:
         """Return whether it is done; else the lease is lost, and nothing was changed.
 
-        `member` 0: by token. `value`: the delay of a release, the term of a renewal.
+        `member` 0: by token. `value`: the delay of a release, the term of a renewal. What is left of a lease that has
+        ended is known to the request that ended it, by its number.
         """
         mine = lease in self.leases and member in (0, self.leases[lease].member)
         held = self.held(lease) if mine else []
         done = {at for *deed, at in self.outcomes if deed == [member, lease, how]}
         gone = {at for at in asked if at < self.begin or self.at(at).state == "damaged"}
         if not asked and not held:
-            return bool(done)
+            return lease in self.outlived if how == "renew" else self.last.get((member, lease, how)) == number
         if not {*asked} <= {*held} | done | gone:
             return False
         if how == "renew":
@@ -114,6 +119,8 @@ class Reference:
             return True
         offsets = [at for at in held if at in asked] if asked else held
         self.outcomes |= {(member, lease, how, at) for at in offsets}
+        if offsets:
+            self.last[member, lease, how] = number if member else -1
         for at in offsets:
             self._settle(self.at(at), at, how, value, error)
         self._drop_empty(lease)
@@ -220,6 +227,8 @@ class Reference:
     def _forget_leases(self) -> None:
         for lease in [*self.leases]:
             self._drop_empty(lease)
+            if lease not in self.leases:
+                self.outlived.add(lease)
 
     def restart(self, visibility: int, over: set[tuple[int, int]]) -> None:
         """Go on after a start; `over`: messages and releases of which a snapshot has it that they had waited enough."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.broker.delivery.driver import PLAIN, SECOND, VISIBILITY_US, Partition, item
 
 from tidelog.broker.delivery.acquiring import choose, choose_suspects
@@ -98,16 +99,17 @@ def test_suspects_are_leased_apart_and_in_shrinking_groups():
     assert [*state.leases[lease].handed] == [0]
 
 
-def test_one_that_is_to_be_alone_is_not_leased_with_its_neighbours():
-    """A group of suspects ends before one that is under a stricter suspicion."""
+@pytest.mark.parametrize(("count", "alone"), [(100, 3), (30, 1)])
+def test_one_that_is_to_be_alone_is_not_leased_with_its_neighbours(count: int, alone: int):
+    """A group of suspects, of ten or of two, ends before one that is under a stricter suspicion."""
     partition = Partition()
     state = partition.state()
-    lease = partition.acquire(choose(state, 100, 100))
-    partition.settle(item(Settling.SUSPECT, lease, [3]))
+    lease = partition.acquire(choose(state, count, count))
+    partition.settle(item(Settling.SUSPECT, lease, [alone]))
     go_down(partition, lease)
-    assert choose_suspects(state, 100, 100).ranges == [(0, 3)]
-    partition.acquire(choose_suspects(state, 100, 100))
-    assert choose_suspects(state, 100, 100).ranges == [(3, 4)]
+    assert choose_suspects(state, count, 100).ranges == [(0, alone)]
+    partition.acquire(choose_suspects(state, count, 100))
+    assert choose_suspects(state, count, 100).ranges == [(alone, alone + 1)]
 
 
 def test_only_a_settle_clears_suspicion():

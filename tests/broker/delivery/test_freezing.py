@@ -132,10 +132,12 @@ def test_what_is_not_held_cannot_be_packed() -> None:
         pack()
 
 
-def test_a_new_epoch_makes_all_be_held_on_to_again(held: list[int]) -> None:
-    """What was packed before may be of messages that are lost."""
+@pytest.mark.parametrize("snapshots", [1, 2])
+def test_a_new_epoch_makes_all_be_held_on_to_again(held: list[int], snapshots: int) -> None:
+    """What was packed before, last or earlier, may be of messages that are lost."""
     partition = begin(3)
-    partition.fold.freeze()()
+    for _ in range(snapshots):
+        partition.fold.freeze()()
     partition.end = 5
     partition.epoch += 1
     partition.fold.enter_epoch(partition.epoch)

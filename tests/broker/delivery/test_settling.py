@@ -321,6 +321,7 @@ def test_all_that_is_left_of_a_lease_that_has_ended_is_lost():
     assert is_lost(partition.settle(item(Settling.ACCEPT, lease), number=6)) == [True]
     assert is_lost(partition.settle(item(Settling.ACCEPT, lease), member=0, number=0)) == [True]
     assert is_lost(partition.settle(item(Settling.ACCEPT, lease, [0, 1, 2]), number=5)) == [False]
+    assert is_lost(partition.settle(item(Settling.ACCEPT, lease, [0, 1, 2, 3]), number=7)) == [True]
     assert partition.state().counts(10).suspect == 7
 
 

@@ -7,6 +7,8 @@ from tests.helpers.broker_core import SECOND, batch
 from tests.helpers.queue_core import QueueCore, member_of, notebook, settings, take
 from tests.helpers.queue_member import QueueMember
 
+from tidelog.protocol.messages import Settling
+
 
 def begin(count: int, at_limit: set[int]) -> tuple[QueueCore, QueueMember]:
     """A core with so many messages, some of which may be tried once, and a member of a group that reads them."""
@@ -61,3 +63,20 @@ def test_the_only_one_that_was_handed_over_is_given_up_at_its_limit() -> None:
     end_with(core, member, {399})
     assert state(core, 399) == ("dead-lettered", 1)
     assert state(core, 0) == ("suspect", 0)
+
+
+def test_of_two_waits_in_one_request_the_shorter_one_ends_first() -> None:
+    """One message is to come back after a second, its neighbour after a minute: nothing else wakes the partition, and
+    each is there at its time."""
+    core, member = begin(2, set())
+    take(core, member, 2)
+    (held,) = member.held.values()
+    waits = [(held, Settling.RELEASE, [0], 60 * SECOND), (held, Settling.RELEASE, [1], SECOND)]
+    member.settle(waits)
+    core.settle()
+    member.harvest()
+    assert [state(core, offset)[0] for offset in (0, 1)] == ["waiting", "waiting"]
+    core.advance(2 * SECOND)
+    assert [state(core, offset)[0] for offset in (0, 1)] == ["waiting", "available"]
+    core.advance(59 * SECOND)
+    assert [state(core, offset)[0] for offset in (0, 1)] == ["available", "available"]

@@ -12,11 +12,12 @@ from tests.helpers.queue_member import QueueMember
 from tidelog.broker.delivery.backoff import Backoff, BackoffKind, RetryPolicy
 from tidelog.broker.delivery.offset_set import OffsetSet, set_of
 from tidelog.broker.queues.leased_batches import LeasedBatch
-from tidelog.broker.queues.own_retries import OwnRetries
+from tidelog.broker.queues.own_retries import OwnRetries, merge
 from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.batch import RoutingColumns, encode_batch
 from tidelog.protocol.columns import RETRY
 from tidelog.protocol.messages import Settling
+from tidelog.protocol.retries import NO_JITTER
 
 GROUPS = RetryPolicy(4, Backoff(BackoffKind.CONSTANT, 7, 7))
 LIMITS = (2, 3)
@@ -154,3 +155,12 @@ def test_what_is_kept_survives_a_start_and_ends_with_the_group() -> None:
     log = core.topic("orders").partition(0).delivery.log
     assert log is not None
     assert not any(log.own_retries.values())
+
+
+@pytest.mark.parametrize(("said", "expected"), [(0, 0.3), (50, 0.5), (NO_JITTER, 0.0)])
+def test_a_message_may_say_that_it_has_no_jitter(said: int, expected: float) -> None:
+    """Which is not the same as to say nothing of it: then it is the group's."""
+    row = np.zeros(1, RETRY)
+    row["backoff_kind"], row["jitter_percent"] = 1, said
+    group = RetryPolicy(4, Backoff(BackoffKind.CONSTANT, 7, 7, jitter=0.3))
+    assert merge(row.tobytes(), group).backoff.jitter == expected

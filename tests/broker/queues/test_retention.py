@@ -123,6 +123,10 @@ def test_retention_waits_for_a_group_that_was_reset() -> None:
     core, partition = begin(retention_waits_for="g")
     core.produce(partition, batch(*[b"%d" % number for number in range(10)]))
     assert settle(core, grant_of(core, partition, 10), Settling.ACCEPT, 1, (0, 10)) == [None]
+    core.settle()
+    core.topics.close()
+    core = core.next_process(core.files)
+    partition = core.topic("orders").partition(0)
     core.wait(core.groups.reset("default/g", GroupStart("earliest")))
     core.advance(700 * SECOND)
     core.produce(partition, batch(b"new"))
