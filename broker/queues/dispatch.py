@@ -97,7 +97,6 @@ class Dispatch:
 
     def answer_changed(self) -> None:
         """Answer those who wait for messages of a topic that is gone, or changed since they asked what there is."""
-        self.look_anew()
         for waiter in [*self._waiting]:
             try:
                 for topic_id in waiter.topics:
@@ -138,6 +137,8 @@ class Dispatch:
     def note_changed(self, part: GroupPartition) -> None:
         """Note that a partition is there, or that its delivery log was opened, fenced or could not be opened."""
         self.note(part)
+        if not part.has_available():
+            self._available.rotate(part)  # it is noted again when it has something
         self._is_troubled |= self._available.note_trouble(part)
 
     def drop(self, part: GroupPartition) -> None:

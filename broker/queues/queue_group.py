@@ -153,9 +153,11 @@ class QueueGroup:
             self._dispatch.note(part)
         self._dispatch.pump()
 
-    def topic_changed(self) -> None:
-        """Serve what there is now, and tell those who wait."""
-        self.refresh()
+    def topic_changed(self, topic_id: int) -> None:
+        """Serve what there is now of a topic, and tell those who wait."""
+        if self.group.reads(topic_id) or any(key[0] == topic_id for key in self.parts):
+            self.refresh()
+            self._dispatch.look_anew()
         self._dispatch.answer_changed()
         self._dispatch.pump()
 

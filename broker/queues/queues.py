@@ -207,10 +207,10 @@ class Queues:
             if one.delivery.log is not None:
                 one.delivery.log.fold.drop(group.id)
 
-    def topic_changed(self, _topic: Topic) -> None:
+    def topic_changed(self, topic: Topic) -> None:
         """Serve the partitions that a topic has now, or none of it, and tell those who wait."""
         for group in [*self._at_work.values()]:
-            group.topic_changed()
+            group.topic_changed(topic.id)
             group.try_letters()
 
     def pass_over_damage(self, partition: Partition) -> None:
