@@ -105,6 +105,20 @@ def test_what_is_brought_back_before_the_search_is_available() -> None:
         assert (again.pending(), again.available()) == ([0, 1, 2], [3, 4, 5, 6, 7])
 
 
+def test_of_what_is_brought_back_before_the_search_nothing_is_recorded() -> None:
+    """All of it came back, or all but one: the search leads to no record, or to one about that one."""
+    for first, moved in ((2, 0), (3, 1)):
+        for one in early():
+            answer = one.redriving.ask([(first, 8)])
+            one.without_the_search()
+            assert len(offsets_in(answer.result().in_place)) == 8 - first
+            log = one.core.topic("orders").partition(0).delivery.log
+            assert log is not None
+            before = log.log.end_offset
+            one.search_on()
+            assert log.log.end_offset - before == moved
+
+
 def test_what_is_given_up_again_before_the_search_has_another_copy() -> None:
     """The search finds the first copy, which says nothing of the second time: that one is made, and pending."""
     for one in early():

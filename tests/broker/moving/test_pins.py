@@ -117,6 +117,30 @@ def test_pins_outlive_a_delivery_log_that_is_fenced() -> None:
     assert target.start_offset == 2
 
 
+def test_a_record_that_is_lost_with_its_delivery_log_is_made_from_a_search() -> None:
+    """It was appended, its sync failed, and it is not there when the log is opened anew: its copies are found all the
+    same, though this process knew them recorded, and are not made again."""
+    files = FaultyFiles(MemoryFiles())
+    core, giving, _target = begin(files)
+    copy_without_record(core, giving, [0, 1, 2])
+    fault = files.fail("sync", errno.EIO, path="*/2-0/delivery/0*")
+    core.settle()
+    assert fault.fired == 1
+    inner = files.inner
+    (name,) = (name for name in inner.list_folder("partitions/2-0/delivery") if name.endswith(".log"))
+    file = inner.open(f"partitions/2-0/delivery/{name}")
+    data = file.read_at(0, file.size())
+    record = data.rindex(b"TLB1")
+    file.write_at(record, bytes(len(data) - record))
+    core.wait(core.topics.reopen("default/orders"))
+    state = giving.part().state
+    assert state is not None
+    assert [[*one.offsets] for one in state.moves.intents.values()] == [[0, 1, 2]]
+    core.advance(3 * SECOND)
+    assert giving.origins() == [0, 1, 2]
+    assert sorted(state.dead_lettered) == [0, 1, 2]
+
+
 def after_power_loss(seed: int) -> Core:
     """Start again after three copies of which the last two may be on record or not."""
     core, giving, _target = begin(PowerLossFiles())
