@@ -105,6 +105,28 @@ def test_what_is_brought_back_before_the_search_is_available() -> None:
         assert (again.pending(), again.available()) == ([0, 1, 2], [3, 4, 5, 6, 7])
 
 
+def test_what_was_begun_before_the_search_is_lost_in_no_second_crash() -> None:
+    """Announced, and the power goes before it is synced that the messages are back: the next start, which has not
+    searched either, resolves the dead letters of those that are back, and of no other."""
+    undone = 0
+    for number, one in enumerate(early()):
+        core = one.core
+        delivery = core.topic("orders").partition(0).delivery
+        one.redriving.ask([(3, 8)])
+        for _ in range(20):
+            core.workers.run()
+        while delivery.log is not None and delivery.log.log.end_offset == delivery.log.log.synced_offset:
+            assert core.begin_round()
+            core.finish_round()
+        again = Redriving(core.next_process(model(core).crash(random.Random(number))))
+        again.core.advance(70 * SECOND)
+        pending, available = again.pending(), again.available()
+        assert sorted(pending + available) == [*range(8)]
+        assert again.dead_lettered() == pending
+        undone += pending == [*range(8)]
+    assert undone >= 1, "in no life was it lost that the messages are back"
+
+
 def test_of_what_is_brought_back_before_the_search_nothing_is_recorded() -> None:
     """All of it came back, or all but one: the search leads to no record, or to one about that one."""
     for first, moved in ((2, 0), (3, 1)):

@@ -134,6 +134,22 @@ def test_as_new_a_fenced_topic_is_told_and_done_once_it_is_reopened() -> None:
     assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 7: 1}
 
 
+def test_as_new_what_was_not_announced_is_not_published_by_itself() -> None:
+    """Refused as the topic is fenced already, and pending: it stays so, while what was announced before goes on."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)], as_new=True)
+    files.fail("sync", errno.EIO, path=ORDERS)
+    assert codes(redriving.redrive([(0, 4)], as_new=True)) == {"LOG_FENCED"}
+    (refusal,) = redriving.redrive([(4, 6)], as_new=True).refused
+    assert offsets_in(refusal.ranges) == [4, 5]
+    assert "announced" not in refusal.error.error().message
+    assert redriving.pending() == [4, 5, 6]
+    redriving.core.wait(redriving.core.topics.reopen("default/orders"))
+    redriving.core.advance(2 * MINUTE)
+    assert redriving.pending() == redriving.dead_lettered() == [4, 5, 6]
+    assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 7: 1}
+
+
 def announced() -> Redriving:
     """Four dead letters that were to be published anew, and are on their way: the disk has no room for them."""
     files, redriving = begin()
