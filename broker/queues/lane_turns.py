@@ -208,6 +208,8 @@ class _Filling:
         self._held = NO_LANE
         """The highest lane of what is there and not at hand: under the strict policy nothing lower goes before it."""
         self._is_over = False
+        self._is_waited_for = False
+        """Whether a worker is at something that would have been next."""
 
     def run(self, budget: int) -> None:
         """Give out what is next, at most `budget` messages."""
@@ -220,7 +222,8 @@ class _Filling:
             pass
         given = self._count() - before
         if given:
-            policy.replied(given, is_cut=given < budget and self._is_something_left())
+            is_cut = given < budget and not self._is_waited_for and self._is_something_left()
+            policy.replied(given, is_cut=is_cut)
 
     def _most(self) -> int:
         """Return of how many deliveries the leases of a reply can give shares round by round: a lease for each lane,
@@ -278,6 +281,9 @@ class _Filling:
         one = None if is_late else self._lease_one(part, of, count)
         if one is None:
             self._without.add(part)
+            self._is_waited_for |= part.is_preparing
+            if self._leased and not is_late and part.problem() is None and not self._policy.is_strict:
+                self._is_over = True  # others are not to have its share beside what it gave: the next reply goes on
             if of.lane is not None and of.lane != OLDEST and part.problem() is None:
                 self._held = max(self._held, of.lane)
             self._turns.gave_nothing(part)

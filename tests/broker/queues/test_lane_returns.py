@@ -49,7 +49,7 @@ def test_the_last_message_of_all_comes_back_into_its_lane() -> None:
 def test_the_next_of_a_lane_may_be_stored_and_not_be_visible_yet() -> None:
     """It is not looked for beyond what is durable, and comes when it is."""
     core, (member,) = begin()
-    publish(core, [4, 4, 9])
+    publish(core, [4, 4, 9, 9])
     assert given(core, member, 1) == [9]
     answer = core.send(core.topic("orders").partition(0), batch(b"9", priority=9))
     call = member.acquire(1)
@@ -57,8 +57,8 @@ def test_the_next_of_a_lane_may_be_stored_and_not_be_visible_yet() -> None:
     core.settle()
     assert not call.is_pending
     member.harvest()
-    assert [[*held.left] for held in member.held.values()] == [[0]]
-    assert given(core, member, 1) == [9]
+    assert [[*held.left] for held in member.held.values()] == [[3]]
+    assert given(core, member, 2) == [9, 4]
 
 
 def test_what_is_old_behind_what_came_back_lately_is_seen() -> None:
@@ -78,14 +78,14 @@ def test_what_is_old_behind_what_came_back_lately_is_seen() -> None:
 
 
 def test_the_share_for_age_is_one_of_all_partitions_together() -> None:
-    """The first gives five, the second no more than the rest of twenty."""
+    """Of each two hundred the first gives five, as long as it has some, and the second no more than the rest of forty."""
     core, (member,) = begin(partitions=2, lanes_max_wait=10 * SECOND)
     publish(core, [9, *[0] * 5], 0)
-    publish(core, [9, *[0] * 40], 1)
+    publish(core, [9, *[0] * 300], 1)
     assert [given(core, member, 1) for _ in range(2)] == [[9], [9]]
     core.advance(11 * SECOND)
-    backlog(core, 9, 200, 0)
-    assert Counter(given(core, member, 100)) == {9: 80, 0: 20}
+    backlog(core, 9, 2_000, 0)
+    assert Counter(given(core, member, 1_000)) == {9: 800, 0: 200}
 
 
 def test_a_share_for_age_that_few_needed_is_not_saved_up() -> None:

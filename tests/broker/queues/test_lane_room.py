@@ -16,10 +16,10 @@ from tidelog.protocol.batch import encode_batch
 from tidelog.protocol.messages import Settling
 
 
-def publish_large(core: QueueCore, priority: int, size: int = 100_000) -> None:
+def publish_large(core: QueueCore, priority: int, size: int = 100_000, partition: int = 0) -> None:
     """Store a message of which some ten fill a reply."""
     data = encode_batch([b"%d" % priority + b" " * size], timestamp_us=7, priority=priority)
-    core.produce(core.topic("orders").partition(0), memoryview(bytearray(data)))
+    core.produce(core.topic("orders").partition(partition), memoryview(bytearray(data)))
 
 
 def given_large(core: QueueCore, member: QueueMember) -> list[int]:
@@ -85,6 +85,37 @@ def test_weights_hold_when_few_messages_fit(sizes: tuple[int, int]) -> None:
         assert 0 < len(found) < 60
         seen.update(found)
         assert abs(seen[9] - seen[0]) <= 40
+
+
+def test_small_ones_of_another_lane_do_not_take_the_share_of_what_is_large_or_has_to_be_read() -> None:
+    """Large messages of one lane, in segments of two of them, some of which a worker reads in between: the other lane, of
+    small ones in another partition, has half of the deliveries, and not all the places that are left of a reply."""
+    core, (member,) = begin(partitions=2, lanes_policy="weighted")
+    for size in (400_000, 100_000):
+        for _ in range(40):
+            publish_large(core, 9, size)
+            publish_large(core, 0, 1, 1)
+            publish_large(core, 0, 1, 1)
+        seen: Counter[int] = Counter()
+        while seen.total() < 50:
+            found = given_large(core, member)
+            assert found
+            seen.update(found)
+            assert abs(seen[9] - seen[0]) <= 30, (size, seen)
+        while given_large(core, member):
+            pass
+
+
+def test_a_share_for_age_is_not_saved_up_by_replies_that_were_full() -> None:
+    """Nothing was old while they were given out: then one of five is given for its age, and not all that was not used."""
+    core, (member,) = begin(lanes_max_wait=10 * SECOND)
+    for place in range(300):
+        publish_large(core, 9 if place >= 40 else 0)
+    for _ in range(2):
+        assert {*given_large(core, member)} == {9}
+    core.advance(11 * SECOND)
+    found = Counter(given_large(core, member))
+    assert 2 <= found[0] <= found.total() / 5 + 1
 
 
 def test_what_came_back_is_not_remembered_without_a_longest_wait() -> None:
