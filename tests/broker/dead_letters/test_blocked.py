@@ -104,6 +104,22 @@ def test_retries_become_rarer_up_to_once_a_minute() -> None:
     assert tried == [0, 1, 3, 7, 15, 31, 63, 123, 183]
 
 
+def test_after_it_went_on_the_next_trouble_is_tried_again_soon() -> None:
+    """However long the last one was: after a second."""
+    files = FaultyFiles(MemoryFiles())
+    core, giving = begin(files)
+    core.create("orders.dlq")
+    for offset, lasting, going_on in ((0, 200 * SECOND, MINUTE), (1, 0, SECOND)):
+        fault = files.fail("write_at", errno.ENOSPC, path=DLQ, times=None)
+        giving.reject("g", [offset])
+        core.settle()
+        core.advance(lasting)
+        assert fault.fired
+        files.faults.remove(fault)
+        core.advance(going_on)
+        assert giving.origins() == [*range(offset + 1)]
+
+
 def test_a_full_disk_blocks_until_there_is_room() -> None:
     """The copy that was refused is not there twice afterwards."""
     files = FaultyFiles(MemoryFiles())

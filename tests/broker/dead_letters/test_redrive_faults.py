@@ -6,13 +6,15 @@ from __future__ import annotations
 import errno
 from collections import Counter
 
+import pytest
 from tests.helpers.broker_core import SECOND, Core
 from tests.helpers.faulty_files import FaultyFiles
 from tests.helpers.giving_up import MINUTE
 from tests.helpers.redriving import Redriving, offsets_in
 
+from tidelog.broker.deferred import Deferred
 from tidelog.broker.storage.files import MemoryFiles
-from tidelog.protocol.messages import RedriveReply
+from tidelog.protocol.messages import FetchPosition, RedriveReply
 
 ORDERS = "*/1-0/messages/0*"
 ORDERS_DELIVERY = "*/1-0/delivery/0*"
@@ -218,8 +220,9 @@ def test_as_new_the_dead_letters_own_log_fails() -> None:
     assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 7: 1}
 
 
-def test_damaged_dead_letters_are_refused_and_can_be_purged() -> None:
-    """Where a bit of a copy rots it names no message any more: the others come back."""
+@pytest.mark.parametrize("is_known", [False, True])
+def test_damaged_dead_letters_are_refused_and_can_be_purged(*, is_known: bool) -> None:
+    """Where a bit of a copy rots it names no message any more, found just then or known before: the others come back."""
     files, redriving = begin()
     inner = files.inner
     (name,) = (name for name in inner.list_folder("partitions/2-0/messages") if name.endswith(".log"))
@@ -227,6 +230,12 @@ def test_damaged_dead_letters_are_refused_and_can_be_purged() -> None:
     data = file.read_at(0, file.size())
     at = data.index(b"tidelog.dlq.group") + 3
     file.write_at(at, bytes([data[at] ^ 1]))
+    if is_known:
+        partition = redriving.core.topic("orders.dlq").partition(0)
+        checked = partition.verify(FetchPosition(partition.topic_id, 0, 0), max_bytes=1)
+        redriving.core.settle()
+        assert isinstance(checked, Deferred)
+        assert [(found.start, found.end) for found in partition.log.damaged] == [(0, 8)]
     reply = redriving.redrive()
     assert codes(reply) == {"CORRUPT"}
     refused = [offset for refusal in reply.refused for offset in offsets_in(refusal.ranges)]

@@ -85,6 +85,18 @@ def test_copies_stay_until_their_record_is_synced() -> None:
     assert target.start_offset == 2
 
 
+def test_who_has_copies_that_are_not_on_record_for_sure_is_busy() -> None:
+    """Nothing waits for its copy any more; the group goes on being at work until the record is synced."""
+    core, giving, _target = begin()
+    copy_without_record(core, giving, [0, 1, 2])
+    part = giving.part()
+    assert part.state is not None
+    assert not part.state.moves
+    assert part.letters.is_busy
+    core.settle()
+    assert not part.letters.is_busy
+
+
 def test_what_was_removed_is_not_made_again_after_a_power_loss() -> None:
     """Whatever of the record is lost with the power: the copies that it was of are there to be found."""
     for seed in range(20):
