@@ -220,16 +220,42 @@ def test_as_new_the_dead_letters_own_log_fails() -> None:
     assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 4: 1, 7: 1}
 
 
-@pytest.mark.parametrize("is_known", [False, True])
-def test_damaged_dead_letters_are_refused_and_can_be_purged(*, is_known: bool) -> None:
-    """Where a bit of a copy rots it names no message any more, found just then or known before: the others come back."""
-    files, redriving = begin()
+def rot(files: FaultyFiles) -> None:
+    """Let a bit of the first dead letters' batch rot."""
     inner = files.inner
     (name,) = (name for name in inner.list_folder("partitions/2-0/messages") if name.endswith(".log"))
     file = inner.open(f"partitions/2-0/messages/{name}")
     data = file.read_at(0, file.size())
     at = data.index(b"tidelog.dlq.group") + 3
     file.write_at(at, bytes([data[at] ^ 1]))
+
+
+def test_as_new_what_is_damaged_on_its_way_is_answered() -> None:
+    """They were read and announced before: nothing is published, nothing of them is pending, and nobody waits."""
+    files, redriving = begin()
+    core = redriving.core
+    core.workers.held = True
+    answer = redriving.ask([(0, 4)], as_new=True)
+    delivery = core.topic("orders.dlq").partition(0).delivery
+    while delivery.log is None or not delivery.log.log.synced_offset:
+        core.workers.run()
+        core.begin_round()
+        core.finish_round()
+    rot(files)
+    core.workers.held = False
+    core.workers.run()
+    core.settle()
+    reply = answer.result()
+    assert (offsets_in(reply.as_new), offsets_in(reply.passed), reply.refused) == ([], [0, 1, 2, 3], [])
+    assert published(redriving) == {}
+    assert [offset for offset in redriving.pending() if offset < 4] == []
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_damaged_dead_letters_are_refused_and_can_be_purged(*, is_known: bool) -> None:
+    """Where a bit of a copy rots it names no message any more, found just then or known before: the others come back."""
+    files, redriving = begin()
+    rot(files)
     if is_known:
         partition = redriving.core.topic("orders.dlq").partition(0)
         checked = partition.verify(FetchPosition(partition.topic_id, 0, 0), max_bytes=1)
