@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,21 +21,23 @@ def at_line(
     folder: str = FOLDER,
 ) -> bool:
     """Run `change`, and call `strike` before the `number`th line that it runs of some files of the core, or of another
-    folder. Return whether it came so far; what `strike` raises goes through."""
-    left = number
+    folder, or behind that where it is a `with`: no signal comes between a block and its `__exit__`, where a tracer is
+    asked, and a lock would be held for ever. Return whether it came so far; what `strike` raises goes through."""
+    left, was_struck = number, False
 
-    def in_a_function(_frame: FrameType, event: str, _arg: object) -> object:
-        nonlocal left
+    def in_a_function(frame: FrameType, event: str, _arg: object) -> object:
+        nonlocal left, was_struck
         if event == "line":
             left -= 1
-            if left == 0:
+            if left <= 0 and not was_struck and not is_with(frame):
+                was_struck = True
                 sys.settrace(None)
                 strike()
         return in_a_function
 
     def everywhere(frame: FrameType, _event: str, _arg: object) -> object:
         name = Path(frame.f_code.co_filename)
-        return in_a_function if name.name in files and str(name.parent) == folder and left > 0 else None
+        return in_a_function if name.name in files and str(name.parent) == folder and not was_struck else None
 
     before = sys.gettrace()
     sys.settrace(everywhere)  # type: ignore[arg-type]
@@ -42,7 +45,12 @@ def at_line(
         change()
     finally:
         sys.settrace(before)
-    return left <= 0
+    return was_struck
+
+
+def is_with(frame: FrameType) -> bool:
+    """Whether the line that comes next is that of a `with`, at whichever end of its block."""
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with ")
 
 
 def interrupted(number: int, change: Callable[[], object], files: tuple[str, ...], folder: str = FOLDER) -> bool:
