@@ -24,9 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
 if importlib.util.find_spec("pyspark") is None:
     collect_ignore_glob = ["test_*.py"]
 
-JAVA_OPTIONS = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-)
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """Tests are short: a JVM that compiles less, and does not verify some 15,000 classes of Spark's, starts sooner."""
 
 SETTINGS = {
