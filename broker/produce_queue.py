@@ -99,6 +99,7 @@ class ProduceQueue:
             self._stop_timer(request)
             request.answer.fail(error)
         self._services.commit.off_room(self._take_room)
+        self._stored = _nothing  # what was to be called leads back to the partition, and that to this
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
@@ -203,6 +204,10 @@ class ProduceQueue:
                 for result, end in zip(results, stored.ends, strict=True)
             ]
         answer.resolve(Produced(word, results))
+
+
+def _nothing() -> None:
+    """Nobody is to be told."""
 
 
 def _pass_on(answer: Deferred[Produced], done: Deferred[Produced]) -> None:
