@@ -27,8 +27,8 @@ COUNT = 6
 UNSETTLED = ["available", "leased", "waiting", "suspect"]
 MOMENT_S = 15.0
 """Half of what a lease runs: what comes only when it has ended is not there by then."""
-STRIDE = 5
-"""Every fifth line, so that it takes seconds."""
+STRIDE = 9
+"""Every ninth line, so that it takes seconds."""
 
 
 def _interrupt() -> None:

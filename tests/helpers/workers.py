@@ -30,18 +30,21 @@ TOGETHER = (
 and not one for all, for then that is what a run waits for."""
 
 
+EARLY = (*(files[0] for files in TOGETHER), "tests/test_docs.py")
+"""Begun last, what takes a minute by itself would be what the other workers wait for."""
+
+
 class ByFile(LoadScopeScheduling):
-    """Gives a worker a file at a time, as the tests of a file share brokers, and first the files of `TOGETHER`."""
+    """Gives a worker a file at a time, as the tests of a file share brokers, and first those of `EARLY`."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return next((files[0] for files in TOGETHER if file in files), file)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        for files in TOGETHER:
-            if files[0] in self.workqueue:  # begun last, it would be what the other workers wait for
-                self.workqueue.move_to_end(files[0], last=False)
-                break
+        file = next((file for file in EARLY if file in self.workqueue), None)
+        if file is not None:
+            self.workqueue.move_to_end(file, last=False)
         super()._assign_work_unit(node)
 
 
