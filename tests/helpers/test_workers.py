@@ -22,7 +22,7 @@ def test_a_file_stays_on_one_worker_and_those_of_a_spark_session_too() -> None:
             "tests/spark/test_rows.py::test_e",
             "tests/spark/test_sink_spark.py::test_f",
             "tests/spark/test_bench.py::test_g",
-            "tests/spark/test_stream_spark.py::test_h",
+            "tests/spark/test_jobs_spark.py::test_h",
         )
     )
     assert found == {

@@ -22,9 +22,13 @@ TOGETHER = (
         "tests/spark/test_batch_read.py",
         "tests/spark/test_jobs_spark.py",
         "tests/spark/test_killed_driver.py",
+    ),
+    (
+        "tests/spark/test_bench.py",
+        "tests/spark/test_sink_spark.py",
+        "tests/spark/test_spark_page.py",
         "tests/spark/test_stream_spark.py",
     ),
-    ("tests/spark/test_bench.py", "tests/spark/test_sink_spark.py", "tests/spark/test_spark_page.py"),
 )
 """Files that share a Spark session: a Java machine takes ten seconds to start and to warm up, so not one for each file,
 and not one for all, for then that is what a run waits for."""

@@ -15,6 +15,7 @@ import pytest
 
 import tidelog
 from tests.helpers.broker_process import BrokerProcess, broker_process
+from tests.spark.killing import Killing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +25,14 @@ ROOT = Path(__file__).parent.parent.parent
 if importlib.util.find_spec("pyspark") is None:
     collect_ignore_glob = ["test_*.py"]
 
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-"""Tests are short: a JVM that compiles less, and does not verify some 15,000 classes of Spark's, starts sooner."""
+JAVA_OPTIONS = " ".join(
+    (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn300m -XX:-UsePerfData",
+        "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    )
+)
+"""Tests are short: a JVM that compiles and collects less, and does not verify some 15,000 classes of Spark's, is sooner
+through with them."""
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -78,6 +85,25 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     often = {"TIDELOG_LOG__RETENTION_CHECK_INTERVAL": "100ms"}
     with broker_process(tmp_path_factory.mktemp("broker"), environment=often) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def killing(
+    spark: SparkSession,
+    broker: BrokerProcess,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
+) -> Iterator[Killing | None]:
+    """A driver on its way to be killed; None where no test that is run asks for it."""
+    del spark  # without Java this is skipped
+    if not any(item.path.name == "test_killed_driver.py" for item in request.session.items):
+        yield None
+        return
+    found = Killing(broker.url, tmp_path_factory.mktemp("killed"))
+    try:
+        yield found
+    finally:
+        found.stop()
 
 
 @pytest.fixture

@@ -24,7 +24,11 @@ from tidelog.spark import TidelogDataSource, recommended_conf, register
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.process, pytest.mark.spark]
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.spark,
+    pytest.mark.usefixtures("killing"),  # begun here, the driver gets to where it is killed while these tests run
+]
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -270,8 +274,10 @@ def in_the_middle(broker: BrokerProcess, strike: Callable[[], None]) -> threadin
 
 
 def workers() -> list[int]:
-    """Return the Python workers of this session's JVM: what its daemons have forked."""
-    parents = {int(path.parent.name): int(path.read_text().rsplit(")", 1)[1].split()[1]) for path in stats()}
+    """Return the Python workers of this session's JVM: what its daemons have forked. A driver that was begun beside it
+    leads another session of processes."""
+    fields = {int(path.parent.name): path.read_text().rsplit(")", 1)[1].split() for path in stats()}
+    parents = {pid: int(found[1]) for pid, found in fields.items() if int(found[3]) == os.getsid(0)}
     daemons = [pid for pid, parent in parents.items() if parents.get(parent) == os.getpid()]
     return [pid for pid, parent in parents.items() if parent in daemons]
 

@@ -3,11 +3,6 @@ checkpoints, against a real broker."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +11,8 @@ import pytest
 
 from tests.helpers.broker_process import BrokerProcess
 from tests.spark.killed_driver import COPIED, copy, keep
-from tests.spark.test_sink_spark import EXPECTED_HASH, ROWS, hashed, stored
-from tidelog import Client
+from tests.spark.killing import ROWS, Killing, finished
+from tests.spark.test_sink_spark import EXPECTED_HASH, hashed, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,41 +25,10 @@ pytestmark = [
 ]
 
 
-def finished(folder: Path) -> int:
-    """How many batches of files are complete."""
-    return len([*(folder / "out").glob("*/_SUCCESS")])
-
-
 @pytest.fixture(scope="module")
-def killed(spark: SparkSession, broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def killed(killing: Killing) -> Path:
     """The folder of a driver that was killed, with its JVM and its workers, in the middle of both streams."""
-    del spark  # without Java this is skipped
-    folder = tmp_path_factory.mktemp("killed")
-    with Client(broker.url) as client:
-        for topic in ("source", "copy", "kept"):
-            client.topics.create(topic, partitions=2)
-        for partition in (0, 1):
-            values = [b"%d" % at for at in range(partition, ROWS, 2)]
-            client.produce_many("source", values, partition=partition)
-            client.produce_many("kept", values, partition=partition)
-        command = [sys.executable, "-m", "tests.spark.killed_driver", broker.url, str(folder)]
-        with (folder / "driver.log").open("wb") as log:
-            driver = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        deadline = time.monotonic() + 90
-        try:
-            while finished(folder) < 2 or written(client) < COPIED + COPIED // 10:
-                assert driver.poll() is None, (folder / "driver.log").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.005)
-        finally:
-            os.killpg(driver.pid, signal.SIGKILL)  # the JVM and its Python processes are in its group
-            driver.wait()
-    return folder
-
-
-def written(client: Client) -> int:
-    """How many records the copy has so far."""
-    return sum(partition.end_offset for partition in client.topics.describe("copy").partitions)
+    return killing.folder()
 
 
 def test_a_stream_that_is_written_repeats_one_batch_at_most(
