@@ -102,6 +102,19 @@ def test_a_member_that_waits_is_not_forgotten() -> None:
     assert [one.id for one in members] == [7]
 
 
+def test_a_silent_member_is_known_for_a_visibility_timeout() -> None:
+    """Where that is longer than a minute: who works for as long on what it settled is no new one afterwards."""
+    core, _member = begin(1)
+    members = Members(core.queues.around, lambda: 300 * SECOND)
+    members.hear(7)
+    core.clock.advance(299 * SECOND)
+    members.forget_silent()
+    assert [one.id for one in members] == [7]
+    core.clock.advance(2 * SECOND)
+    members.forget_silent()
+    assert [one.id for one in members] == []
+
+
 def test_who_settles_and_holds_nothing_is_no_member() -> None:
     """A thousand numbers that settle nothing are not remembered for a minute each; one that is known is heard of."""
     core, member = begin(1)
