@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from ...protocol.batch import HEADER_BYTES, BatchHeader
-from ...protocol.errors import TidelogError
 from ...protocol.messages import LaneInfo
-from ..deferred import Deferred
 from ..delivery.offset_set import OffsetSet
 from ..flow import Flow, offloaded
 from ..groups import Group
@@ -19,8 +17,8 @@ from ..partition import Partition
 from ..services import Offload
 from ..storage.lane_index import LANES
 from ..storage.lane_survey import LaneSurvey
-from ..storage.reader import FileSlice
 from ..turns import Pace
+from .append_times import AppendTimes
 from .lane_search import Sight
 
 MASKS_PER_LOOKUP = 64
@@ -94,39 +92,17 @@ def _counted(group: Group, partition: Partition) -> _Counted:
 
 def _with_ages(counted: Sequence[_Counted], pace: Pace) -> Flow[list[LaneInfo]]:
     """Sum up, and find out when the first of each lane was appended in each partition; 0 where it cannot be read."""
-    mask, infos, pending = 0, [LaneInfo(priority) for priority in range(LANES)], list[Deferred[None]]()
+    mask, infos, times = 0, [LaneInfo(priority) for priority in range(LANES)], AppendTimes()
     for one in counted:
         mask |= one.sight.log.lane_mask
         for priority, count in one.counts.items():
             infos[priority].available += count
         for priority, offset in one.firsts.items():
-            pending += _find_age(one.partition, offset, infos[priority])
+            times.find(one.partition, offset, partial(_take, infos[priority]))
         yield from pace.spend(1 + len(one.firsts))
-    yield from pending
+    yield from times.awaited()
     return [info for info in reversed(infos) if info.available or mask >> info.priority & 1]
 
 
-def _find_age(partition: Partition, offset: int, info: LaneInfo) -> list[Deferred[None]]:
-    """Take the time of a message into a lane; returns what is to be waited for, if anything."""
-    try:
-        found = partition.get(offset)
-    except TidelogError:
-        return []
-    if not isinstance(found, Deferred):
-        _take(info, found)
-        return []
-    over: Deferred[None] = Deferred()
-
-    def later(read: Deferred[Sequence[FileSlice]]) -> None:
-        if read.error is None:
-            _take(info, read.result())
-        over.resolve(None)
-
-    found.on_done(later)
-    return [over]
-
-
-def _take(info: LaneInfo, found: Sequence[FileSlice]) -> None:
-    piece = found[0]
-    since_us = BatchHeader.read(piece.file.read_at(piece.position, HEADER_BYTES)).append_time_us
-    info.oldest_us = min(info.oldest_us or since_us, since_us)
+def _take(info: LaneInfo, time_us: int) -> None:
+    info.oldest_us = min(info.oldest_us or time_us, time_us)

@@ -7,6 +7,7 @@ then is not told.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ...protocol.errors import TidelogError, UnknownPartitionError
 from ...protocol.messages import GroupPartitionInfo, GroupPlace, GroupTopicInfo, MemberInfo, encode
@@ -17,10 +18,10 @@ from ..partition import Partition
 from ..services import Offload
 from ..topics import Topic
 from ..turns import Pace
+from .append_times import AppendTimes
 from .lane_depths import count_lanes
 from .members import Members
 from .standing import offline
-from .unsettled_ages import UnsettledAges
 
 HEAD_BYTES = 1_024
 """Of a group in a reply beside its lists: settings, names and counters."""
@@ -51,7 +52,7 @@ class Telling:
         self._offload = offload
         self._room = room
         self._pace = pace
-        self._ages = UnsettledAges()
+        self._ages = AppendTimes()
         self._told = GroupDetails()
 
     def run(self, begin: GroupPlace, members: Members | None) -> Flow[GroupDetails]:
@@ -103,7 +104,8 @@ class Telling:
                 found = offline(index, error)
             else:
                 found = self._standing(one)
-                self._ages.find(one, found)
+                if found.floor < found.end_offset:
+                    self._ages.find(one, found.floor, partial(_since, found))
             info.partitions.append(found)
             self._room.take(AGE_BYTES + len(encode(found)))
             index += 1
@@ -121,3 +123,7 @@ class Telling:
                 yield from self._pace.spend()
         self._group()  # deleted meanwhile, it is not told
         return None
+
+
+def _since(info: GroupPartitionInfo, time_us: int) -> None:
+    info.oldest_unsettled_us = time_us
