@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..protocol.limits import PAGE_BYTES
+from ..protocol.messages import Message, encode
 
 WHOLE = 1 << 62
 """For who asked for all in one reply."""
@@ -17,6 +18,11 @@ class PageRoom:
         """Room for a page, or for so much."""
         self._left = PAGE_BYTES if room_bytes is None else room_bytes
 
+    @classmethod
+    def asked(cls, place: Message | None) -> PageRoom:
+        """Room for who says from which place on; who names none has all in one reply."""
+        return cls(WHOLE) if place is None else cls()
+
     def __repr__(self) -> str:
         return f"<PageRoom {self._left} bytes left>"
 
@@ -28,3 +34,7 @@ class PageRoom:
     def take(self, size: int) -> None:
         """Note that so much was put into the reply."""
         self._left -= size
+
+    def put(self, message: Message) -> None:
+        """Note that this was put into the reply."""
+        self.take(len(encode(message)))

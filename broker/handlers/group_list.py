@@ -15,13 +15,12 @@ from ...protocol.messages import (
     GroupInfo,
     GroupPlace,
     GroupTopicInfo,
-    encode,
 )
 from ...protocol.topic_name import short_name
 from ..deferred import Reply
 from ..flow import Flow
 from ..groups import Group
-from ..page_room import WHOLE, PageRoom
+from ..page_room import PageRoom
 from ..turns import Pace
 from .context import Context
 
@@ -35,7 +34,7 @@ TOPICS_PER_LOOKUP = 16
 def list_groups(context: Context, request: DescribeGroups) -> Flow[Reply]:
     """Describe groups; each as it is when its turn comes, and of all none that is gone by then."""
     begin = request.place or GroupPlace()
-    room = PageRoom(WHOLE) if request.place is None else PageRoom()
+    room = PageRoom.asked(request.place)
     reply, pace = DescribeGroupsReply([]), Pace(context.offload)
     is_named = request.names is not None
     for name, found in _named(context, request.names or []) if is_named else _all(context, begin):
@@ -51,7 +50,7 @@ def list_groups(context: Context, request: DescribeGroups) -> Flow[Reply]:
         except TidelogError as error:
             if is_named:
                 reply.errors.append(GroupError(name, ErrorInfo.of(error)))
-                room.take(len(encode(reply.errors[-1])))
+                room.put(reply.errors[-1])
             continue
         reply.groups.append(info)
         if reply.place is not None:
@@ -100,13 +99,13 @@ def _listed(
     """Describe one group with the names of its topics."""
     group = context.groups.by_id(group.id)  # as it is now: it may have waited for its turn
     info = group.info()
-    room.take(len(encode(info)))
+    room.put(info)
     for topic_id in sorted(one for one in group.topic_ids if one >= begin.topic_id):
         if room.is_full and info.topics:
             return info, GroupPlace(group.name, group.id, topic_id)
         topic = context.topics.find_id(topic_id)
         if topic is not None:
             info.topics.append(GroupTopicInfo(topic.id, topic.name))
-            room.take(len(encode(info.topics[-1])))
+            room.put(info.topics[-1])
     yield from pace.spend(len(info.topics) // TOPICS_PER_LOOKUP)
     return info, None

@@ -17,7 +17,6 @@ from ...protocol.messages import (
     GroupReply,
     ResetGroup,
     ResetGroupReply,
-    encode,
 )
 from ...protocol.topic_name import full_name
 from ..deferred import Deferred, Reply
@@ -119,7 +118,7 @@ def _begins_reply(context: Context, found: Iterable[tuple[int, int, Begin]]) -> 
         topic = context.topics.find_id(topic_id)
         if topic is not None:
             reply.begins.append(GroupBegin(topic_id, topic.name, index, begin.offset, begin.not_before_us))
-            room.take(len(encode(reply.begins[-1])))
+            room.put(reply.begins[-1])
         yield from pace.spend()
     return Reply(reply)
 

@@ -6,7 +6,7 @@ from ...protocol.messages import Stats, StatsPlace, StatsReply
 from ..deferred import Reply
 from ..flow import Flow
 from ..metrics import Values
-from ..page_room import WHOLE, PageRoom
+from ..page_room import PageRoom
 from ..turns import Pace, in_turns
 from .context import Answer, Context
 
@@ -19,7 +19,7 @@ def stats(context: Context, request: Stats) -> Answer:
 def _told(context: Context, request: Stats) -> Flow[Reply]:
     """Read them in turns; what is of no group comes first."""
     begin, pace, values = request.place or StatsPlace(), Pace(context.offload), Values()
-    room = PageRoom(WHOLE) if request.place is None else PageRoom()
+    room = PageRoom.asked(request.place)
     if begin == StatsPlace():
         values = {**context.metrics.values(), **(yield from context.gauges(pace))}
     found, rest = yield from context.queues.group_gauges(begin, room, pace)

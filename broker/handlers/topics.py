@@ -20,13 +20,12 @@ from ...protocol.messages import (
     TopicInfo,
     TopicPlace,
     TopicReply,
-    encode,
 )
 from ...protocol.topic_name import full_name, short_name
 from ..archive import Archive
 from ..deferred import Deferred, Reply
 from ..errors import kept
-from ..page_room import WHOLE, PageRoom
+from ..page_room import PageRoom
 from ..topics import Topic
 from .context import Answer, Context
 from .gathering import when_all
@@ -61,7 +60,7 @@ def _described(
 ) -> MetadataReply:
     """Describe as many as there is room for, as of now."""
     reply, begin = MetadataReply(context.topics.version, []), request.place or TopicPlace()
-    room = PageRoom(WHOLE) if request.place is None else PageRoom()
+    room = PageRoom.asked(request.place)
     for at, one in enumerate(found):
         name, topic_id = asked[at] if asked else ("", 0)
         if room.is_full:
@@ -69,7 +68,7 @@ def _described(
             break
         if isinstance(one, TidelogError):
             reply.errors.append(TopicError(name, topic_id, ErrorInfo.of(one)))
-            room.take(len(encode(reply.errors[-1])))
+            room.put(reply.errors[-1])
             continue
         first = begin.partition if one.id == begin.id else 0
         archive = context.archive if request.details else None
@@ -91,7 +90,7 @@ def _told(
 ) -> tuple[TopicInfo, TopicPlace | None]:
     """Describe a topic from a partition on, and say where to go on."""
     info = topic.info()
-    room.take(len(encode(info)))
+    room.put(info)
     for index in range(first, topic.partition_count):
         if room.is_full and info.partitions:
             return info, TopicPlace(topic.name, topic.id, index)
@@ -99,7 +98,7 @@ def _told(
         if archive is not None:
             archive.describe(topic.id, one)
         info.partitions.append(one)
-        room.take(len(encode(one)))
+        room.put(one)
     return info, None
 
 

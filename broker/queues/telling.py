@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ...protocol.errors import TidelogError, UnknownPartitionError
-from ...protocol.messages import GroupPartitionInfo, GroupPlace, GroupTopicInfo, MemberInfo, encode
+from ...protocol.messages import GroupPartitionInfo, GroupPlace, GroupTopicInfo, MemberInfo
 from ..flow import Flow
 from ..groups import Group, GroupDetails
 from ..page_room import PageRoom
@@ -107,7 +107,8 @@ class Telling:
                 if found.floor < found.end_offset:
                     self._ages.find(one, found.floor, partial(_since, found))
             info.partitions.append(found)
-            self._room.take(AGE_BYTES + len(encode(found)))
+            self._room.put(found)
+            self._room.take(AGE_BYTES)
             index += 1
             yield from self._pace.spend()
         return None
@@ -119,7 +120,7 @@ class Telling:
             if not member.has_left:
                 info = MemberInfo(member.id, member.client, member.leased(), member.waiting > 0)
                 self._told.members.append(info)
-                self._room.take(len(encode(info)))
+                self._room.put(info)
                 yield from self._pace.spend()
         self._group()  # deleted meanwhile, it is not told
         return None
