@@ -7,6 +7,7 @@ from ..protocol.errors import (
     BatchTooLargeError,
     CorruptError,
     DiskFullError,
+    InternalError,
     InvalidBatchError,
     LogFencedError,
     OffsetOutOfRangeError,
@@ -71,3 +72,8 @@ def kept(error: ErrorT) -> ErrorT:
 def anew(error: TidelogError) -> TidelogError:
     """Return an error like one that is kept, to be raised: the same one would gather the frames of all its raises."""
     return type(error)(error.message, **error.details)
+
+
+def bug_answer() -> InternalError:
+    """Return what a request is answered with that met a bug: else nobody would answer it."""
+    return InternalError("expected an answer, found a bug in the broker; its log has more")

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ..protocol.errors import InternalError, TidelogError
+from ..protocol.errors import TidelogError
 from .deferred import Deferred, State, end
+from .errors import bug_answer
 from .flow import Flow, start_flow
 from .offload import Offload
 
@@ -62,7 +63,7 @@ def _answered(flow: Flow[T], answer: Deferred[T]) -> Flow[None]:
     except TidelogError as error:
         answer.fail(error)
     except Exception:  # nobody else would answer
-        answer.fail(InternalError("expected an answer, found a bug in the broker; its log has more"))
+        answer.fail(bug_answer())
         raise
     else:
         answer.resolve(value)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar, cast
 
-from ...protocol.errors import InternalError, TidelogError
+from ...protocol.errors import TidelogError
 from ..deferred import Deferred, Reply
-from ..errors import kept
+from ..errors import bug_answer, kept
 from ..turns import PER_TURN, pause
 from .context import Answer, Context
 
@@ -112,7 +112,7 @@ class _Turns(Generic[Q, T]):
                 _follow(self.answer, self.whole())
                 return
         except Exception as bug:  # nobody else would answer
-            self.answer.fail(InternalError("expected an answer, found a bug in the broker; its log has more"))
+            self.answer.fail(bug_answer())
             raise bug
         self.pause()
 

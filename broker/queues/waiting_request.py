@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.errors import InternalError, TidelogError
+from ...protocol.errors import TidelogError
 from ..deferred import Deferred, Reply, State
+from ..errors import bug_answer
 
 
 class WaitingRequest:
@@ -30,7 +31,7 @@ class WaitingRequest:
             self.answer.fail(error)
             return
         except Exception:  # nobody else would answer
-            self.answer.fail(InternalError("expected an answer, found a bug in the broker; its log has more"))
+            self.answer.fail(bug_answer())
             raise
         if isinstance(found, Deferred):
             self._begun = found
