@@ -7,7 +7,6 @@ outbox has to send, and reads the answers of all.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -59,7 +58,7 @@ class Sender:
             topic = self.topic(name, record.partition, deadline)
             check_size(record.size, self.session.max_message_bytes(topic))
             connection = self._connection(deadline)
-            delivery = self.locked(partial(self._join, connection, topic, record, durability, deadline))
+            delivery = self.locked(partial(self._join, topic, record, durability, deadline))
             try:
                 self._deliver(delivery, connection, deadline)
             except UnknownTopicIdError:
@@ -98,21 +97,15 @@ class Sender:
         except TidelogError as error:
             raise with_details(error, stored=False) from None
 
-    def _join(
-        self, connection: Connection, topic: TopicEntry, record: Record, durability: int, deadline: Deadline
-    ) -> Delivery:
-        """Take one record in, and send what can be sent."""
+    def _join(self, topic: TopicEntry, record: Record, durability: int, deadline: Deadline) -> Delivery:
+        """Take one record in."""
         partition = self._choose_partition(topic, record)
-        delivery = self._outbox.join(topic.id, partition, record, durability=durability, deadline=deadline.at)
-        if self.pump(connection) != math.inf:
-            delivery.stir()  # something is to be sent after a pause
-        return delivery
+        return self._outbox.join(topic.id, partition, record, durability=durability, deadline=deadline.at)
 
     def _submit(self, connection: Connection, topic: TopicEntry, parcel: Parcel) -> None:
         """Take a whole batch in, and send what can be sent."""
         self._outbox.submit(topic.id, parcel)
-        if self.pump(connection) != math.inf:
-            parcel.deliveries[0].stir()
+        self.pump(connection)
 
     def locked(self, change: Callable[[], Outcome]) -> Outcome:
         """Change the outbox under the lock, as a whole or, if something unforeseen strikes in the middle, anew."""
@@ -175,10 +168,15 @@ class Sender:
             batch.stored(chunk, delivery)
 
     def _deliver(self, delivery: Delivery, connection: Connection, deadline: Deadline) -> None:
-        """Wait until a delivery is answered. Raises why it is not stored, or OutcomeUnknownError."""
+        """Wait until a delivery is answered. Raises why it is not stored, or OutcomeUnknownError.
+
+        What is to be sent is sent first, also over the connection that the caller brings: it may be a new one, and
+        what was lost with the one before goes out again when somebody sends it.
+        """
         try:
-            until = deadline.at
             while not delivery.done:
+                delivery.is_stirred = False
+                until = min(self.locked(partial(self.pump, connection)), deadline.at)
                 try:
                     if connection.wait(delivery, until):
                         break
@@ -188,8 +186,6 @@ class Sender:
                     if self.session.time.now() >= deadline.at:
                         raise deadline.timed_out(f"no answer from {self._link.address}")
                 connection = self._link.connection(deadline)
-                delivery.is_stirred = False
-                until = min(self.locked(partial(self.pump, connection)), deadline.at)
         except TidelogError as error:
             undelivered = self.locked(partial(self._give_up, delivery, error))
             if undelivered is not None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import struct
+from collections.abc import Callable, Iterator
+from itertools import count
 from unittest.mock import patch
 
 import pytest
@@ -20,10 +24,14 @@ from tidelog import (
     TimedOutError,
     UnknownTopicIdError,
 )
+from tidelog.client.aio.connection import Connection as AsyncConnection
+from tidelog.client.blocking.connection import Connection
 from tidelog.client.core.backoff import Backoff
 from tidelog.protocol.api import Api
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.messages import InitProducer, Produce
+
+Put = Callable[[Connection, list[bytes], int], None]
 
 
 @everywhere
@@ -74,6 +82,29 @@ async def test_many_batches_survive_lost_connections(world: World) -> None:
     assert [rule.fired for rule in rules] == [1] * 6
     assert world.broker.store.values("t") == values
     assert receipts.offsets.tolist() == list(range(2000))
+
+
+@everywhere
+async def test_a_connection_that_breaks_as_a_batch_goes_out(world: World) -> None:
+    """Whichever of a call's batches meets it, the last one too, all go out over the next connection: the call that only
+    waits from there on sends them itself."""
+    values = [b"%d" % number for number in range(5)]
+    async with world.client() as client:
+        for at in range(5):
+            with pytest.MonkeyPatch.context() as patched:
+                for each in (Connection, AsyncConnection):
+                    patched.setattr(each, "_put", functools.partialmethod(put_unless, at, count(), each._put))
+                receipts = await client.produce_many("t", values, partition=0, priority=[*range(5)], timeout=5)
+            assert receipts.offsets.tolist() == [*range(5 * at, 5 * at + 5)]
+    assert world.broker.store.values("t") == values * 5
+
+
+def put_unless(connection: Connection, at: int, sends: Iterator[int], put: Put, pieces: list[bytes], size: int) -> None:
+    """Give the socket a frame, but break the connection instead of giving it one produce of all."""
+    if struct.unpack_from("<H", pieces[0], 4)[0] == Api.PRODUCE and next(sends) == at:
+        connection._lost("broken pipe")
+    else:
+        put(connection, pieces, size)
 
 
 @everywhere
