@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tests.helpers.broker_core import SECOND
 from tests.helpers.lane_core import backlog, begin, given, publish
-from tests.helpers.queue_core import QueueCore, take
+from tests.helpers.queue_core import QueueCore, member_of, notebook, take
 from tests.helpers.queue_core import settle as settle_some
 
 from tidelog.broker.deferred import Deferred
 from tidelog.protocol.batch import encode_batch
 from tidelog.protocol.messages import Settling
+from tidelog.protocol.messages.groups import GroupStart
 
 
 def lanes_of(core: QueueCore, group: str = "g") -> list[tuple[int, int, int]]:
@@ -37,6 +38,40 @@ def test_depth_and_age_of_lanes_are_told() -> None:
     assert lanes_of(core) == [(9, 0, 0), (4, 2, 15), (0, 1, 5)]
     settle_some(core, member, Settling.RETURN, [0])
     assert lanes_of(core) == [(9, 1, 5), (4, 3, 15), (0, 1, 5)]
+
+
+def test_the_oldest_of_a_lane_is_told_wherever_it_is() -> None:
+    """A lane is as old as the first message that it has in any partition, whichever comes first there."""
+    core, _members = begin(partitions=2)
+    publish(core, [9, 4], 0)
+    core.advance(10 * SECOND)
+    publish(core, [9], 0)
+    publish(core, [0], 1)
+    core.advance(10 * SECOND)
+    publish(core, [0], 0)
+    publish(core, [9, 4], 1)
+    core.advance(5 * SECOND)
+    assert lanes_of(core) == [(9, 3, 25), (4, 2, 25), (0, 2, 15)]
+
+
+def test_a_group_that_begins_at_a_time_to_come_has_nothing_in_its_lanes() -> None:
+    """Messages that come before its time are none of its own, before anything was delivered and after."""
+    core, _members = begin()
+    publish(core, [9, 4])
+    at_us = core.time.now_us() + 60 * SECOND
+    core.wait(
+        core.groups.join("default/late", [core.topic("orders").id], start=GroupStart("time", at_us), settings=None)
+    )
+    core.settle()
+    publish(core, [9, 4])
+    assert lanes_of(core) == [(9, 2, 0), (4, 2, 0)]
+    assert lanes_of(core, "late") == [(9, 0, 0), (4, 0, 0)]
+    core.advance(61 * SECOND)
+    publish(core, [4, 9, 9])
+    core.advance(2 * SECOND)
+    late = member_of(core, notebook(core)[0], 7, group="late", start="latest")
+    assert given(core, late, 5) == [9, 9, 4]
+    assert lanes_of(core, "late") == [(9, 0, 0), (4, 0, 0)]
 
 
 def test_depth_and_age_of_lanes_are_metrics() -> None:

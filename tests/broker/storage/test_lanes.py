@@ -197,6 +197,37 @@ def test_retention_takes_the_index_with_its_segment() -> None:
     assert lane_files(files) == []
 
 
+def test_what_retention_removed_takes_no_room_among_the_lanes_that_are_held() -> None:
+    """However lately it was looked at: what is kept stays at hand."""
+    log = open_log(MemoryFiles(), replace(FEW, retention_bytes=24_000))
+    fill(log, MIXED[:36])
+    for offset in (18, 0, 6):
+        log.lanes_at(offset, 9)
+    expired = log.expire(1)
+    assert expired is not None
+    assert expired.run() is None
+    assert log.start_offset == 18
+    log.lanes_at(24, 9)
+    for offset in (18, 24):
+        _start, _end, index = log.lanes_at(offset, 9, may_wait=False)
+        assert index is not None
+        assert index.is_mixed
+
+
+def test_lanes_that_are_not_stored_yet_stay() -> None:
+    """However many segments are sealed before the next upkeep: all of them are stored by it, and none is read again."""
+    files = MemoryFiles()
+    log = open_log(files, FEW)
+    for priority in MIXED[:60]:
+        append_all(log, encode_batch([bytes(500)], timestamp_us=7, priority=priority))
+        sync(log)
+    assert lane_files(files) == []
+    upkeep(log, 1 << 50)
+    assert lane_files(files) == [*range(0, 54, 6)]
+    assert lanes(log) == dict(enumerate(MIXED[:60]))
+    assert log._segments.rebuilt == 0  # pyright: ignore[reportPrivateUsage]
+
+
 def test_alternating_priorities_take_bounded_memory_and_time() -> None:
     """A long log of single messages in alternating priorities: after a start nothing of it is read but its end, and
     however much of it is looked at, the lanes of a few segments are held."""
