@@ -5,8 +5,9 @@
     unknown   partitions where a worker reads what it takes to know: while one may have something higher, nothing lower
               is given out under the strict policy
 
-Topics with the same settings share a policy (`delivery/lane_policy`), and so one order over all of their partitions;
-topics with other settings take turns with them.
+Topics with the same settings that are asked for together share a policy (`delivery/lane_policy`), and so one order
+over all of their partitions; topics with other settings take turns with them. Members that ask for other topics have
+policies of their own: what one is given of its lanes is no part of the others' shares.
 """
 
 from __future__ import annotations
@@ -33,10 +34,18 @@ ROUND = 200
 lane. Smaller ones make more and smaller leases, for which batches are cut."""
 
 
+MAX_POLICIES = 256
+"""Of one group, beside those that are asked for: clients say for which topics, and could name every set of them. The
+one that gave nothing for longest is forgotten first, and begins anew."""
+
+
 class LeaseOne(Protocol):
     """Takes one lease for an acquire; None where there was none to be had."""
 
     def __call__(self, part: GroupPartition, of: Wanted, count: int) -> Leased | None: ...
+
+
+_Asked = tuple[LaneSettings, frozenset[int]]
 
 
 class LaneTurns:
@@ -49,8 +58,9 @@ class LaneTurns:
         self._changed: dict[GroupPartition, None] = {}
         self._unknown: dict[GroupPartition, None] = {}
         self._rotation = LaneRotation()
-        self._policies: dict[LaneSettings, LanePolicy] = {}
-        """Whose turn is next first: one that gave something goes behind the others."""
+        self._policies: dict[_Asked, LanePolicy] = {}
+        """By settings, and the topics of those that were asked for. Whose turn is next first: one that gave something
+        goes behind the others."""
 
     def __repr__(self) -> str:
         return f"<LaneTurns {self._rotation!r}, {len(self._unknown)} unknown>"
@@ -119,7 +129,8 @@ class LaneTurns:
             before = len(leased)
             _Filling(self, policy, some, room, lease_one, leased).run(left)
             if len(leased) > before:
-                self._policies[policy.settings] = self._policies.pop(policy.settings, policy)
+                asked = (policy.settings, some)
+                self._policies[asked] = self._policies.pop(asked, policy)
         return leased
 
     def _in_turn(self, topics: Collection[int]) -> Sequence[tuple[LanePolicy, frozenset[int]]]:
@@ -131,27 +142,30 @@ class LaneTurns:
             except UnknownTopicIdError:
                 continue
             by_settings.setdefault(settings, []).append(topic_id)
-        for settings in by_settings:
-            if settings not in self._policies:
-                self._policies[settings] = LanePolicy(settings)
-        if len(by_settings) == 1:
-            ((settings, some),) = by_settings.items()
-            return [(self._policies[settings], frozenset(some))]
-        return [
-            (policy, frozenset(by_settings[settings]))
-            for settings, policy in self._policies.items()
-            if settings in by_settings
-        ]
+        asked = {(settings, frozenset(some)): frozenset(some) for settings, some in by_settings.items()}
+        for each in asked:
+            if each not in self._policies:
+                self._policies[each] = LanePolicy(each[0])
+        while len(self._policies) > MAX_POLICIES + len(asked):
+            del self._policies[next(each for each in self._policies if each not in asked)]
+        if len(asked) == 1:
+            ((each, some),) = asked.items()
+            return [(self._policies[each], some)]
+        return [(policy, asked[each]) for each, policy in self._policies.items() if each in asked]
 
     def keep_policies(self, topics: Iterable[int]) -> None:
-        """Forget the policies of settings that none of these topics has any more."""
-        used: set[LaneSettings] = set()
-        for topic_id in topics:
+        """Forget the policies of settings that none of these topics has any more, and of other topics."""
+        kept, used = frozenset(topics), set[LaneSettings]()
+        for topic_id in kept:
             try:
                 used.add(self._topics.by_id(topic_id).settings.lanes)
             except UnknownTopicIdError:
                 continue
-        self._policies = {settings: policy for settings, policy in self._policies.items() if settings in used}
+        self._policies = {
+            (settings, some): policy
+            for (settings, some), policy in self._policies.items()
+            if settings in used and some <= kept
+        }
 
     def next_of(self, topics: Collection[int], lane: int, without: Set[GroupPartition]) -> GroupPartition:
         """Return the partition whose turn is next in a lane that has something."""

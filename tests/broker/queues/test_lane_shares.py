@@ -8,8 +8,10 @@ from collections import Counter
 import pytest
 from tests.helpers.broker_core import SECOND
 from tests.helpers.lane_core import backlog, begin, given
-from tests.helpers.queue_core import QueueCore
+from tests.helpers.queue_core import QueueCore, member_of, notebook
 
+from tidelog.broker.queues.lane_turns import MAX_POLICIES, LaneTurns
+from tidelog.broker.queues.room import Room
 from tidelog.protocol.batch import encode_batch
 
 WEIGHTS = {9: 50, 4: 40, 0: 10}
@@ -72,3 +74,41 @@ def test_what_is_old_comes_between_the_others() -> None:
         backlog(core, 9, 1_000)
     seen = given(core, member, 1_000)
     assert [Counter(seen[at : at + 200]) for at in range(0, 1_000, 200)] == [{9: 160, 0: 40}] * 5
+
+
+@pytest.mark.parametrize("beside", [1, 3])
+def test_what_another_member_is_given_of_other_topics_is_no_part_of_a_lanes_share(beside: int) -> None:
+    """Two topics with the same weights, and a member for each: that one of them has something of a low lane only takes
+    nothing from that lane of the other. With one message at a time it was given nothing at all."""
+    core, (mine,) = begin(lanes_policy="weighted")
+    core.wait(core.topics.create("default/letters", partitions=1, settings={"lanes_policy": "weighted"}))
+    book, _events = notebook(core, "letters")
+    other = member_of(core, book, 2)
+    for priority in (0, 9):
+        backlog(core, priority, 500)
+    store = core.topic("letters").partition(0)
+    for priority, count in ((7, 1), (0, 500)):
+        core.produce(store, memoryview(encode_batch([b"0"] * count, timestamp_us=7, priority=priority)))
+    seen: list[int] = []
+    for _ in range(100):
+        seen += given(core, mine, 1)
+        for _ in range(beside):
+            given(core, other, 1)
+    assert Counter(seen) == {9: 50, 0: 50}
+
+
+def test_the_orders_of_a_group_are_bounded() -> None:
+    """Clients may name every set of its topics, each of which has an order of its own: the last used are kept."""
+    core, _ = begin()
+    lanes = LaneTurns(core.topics)
+    here = core.topic("orders").id
+    others: list[int] = []
+    for number in range(9):
+        core.wait(core.topics.create(f"default/t{number}", partitions=1))
+        others.append(core.topic(f"t{number}").id)
+    for number in range(1 << 9):
+        asked = [here, *(other for bit, other in enumerate(others) if number >> bit & 1)]
+        lanes.lease(asked, Room(10, 1_000, 1_000), 10, lambda part, of, count: None)
+    assert len(lanes._policies) == MAX_POLICIES + 1
+    lanes.keep_policies([here])
+    assert not lanes._policies
