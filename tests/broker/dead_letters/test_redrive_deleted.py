@@ -20,18 +20,23 @@ from tidelog.protocol.messages import RedriveReply
 COUNT = 8
 
 
-def redriven_until(rounds: int, topic: str, *, as_new: bool) -> tuple[Redriving, Deferred[RedriveReply], Partition]:
-    """Bring dead letters back, and delete a topic once the disk has synced so often; the answer, and where they go."""
+def redriven_until(
+    rounds: int, topic: str, *, as_new: bool
+) -> tuple[Redriving, Deferred[RedriveReply], Partition, int]:
+    """Bring dead letters back, and delete a topic once the disk has synced so often; the answer, where they go, and how
+    much was durable there when it was answered."""
     redriving = Redriving.begin(Core(), COUNT)
     core, orders = redriving.core, redriving.core.topic("orders").partition(0)
     answer = redriving.ask([(0, COUNT)], as_new=as_new)
+    synced: list[int] = []
+    answer.on_done(lambda _: synced.append(orders.log.synced_offset))
     for _ in range(rounds):
         core.begin_round()
         core.finish_round()
     deleting = core.topics.delete(f"default/{topic}")
     core.advance(10 * SECOND)
     deleting.result()
-    return redriving, answer, orders
+    return redriving, answer, orders, synced[0]
 
 
 def told(answer: Deferred[RedriveReply]) -> tuple[list[int], list[int]]:
@@ -57,8 +62,9 @@ def test_as_new_what_was_published_is_told_though_their_topic_is_gone() -> None:
     """The dead-letter topic goes after any sync: whoever reads finds exactly the messages that the answer counts."""
     counts: set[int] = set()
     for rounds in range(16):
-        redriving, answer, orders = redriven_until(rounds, "orders.dlq", as_new=True)
+        redriving, answer, orders, synced = redriven_until(rounds, "orders.dlq", as_new=True)
         back, _ = told(answer)
+        assert answer.error is not None or synced >= COUNT + len(back), rounds
         copies = [copy.origin[1] for copy in redriving.giving.letters("orders")[COUNT:]]
         assert copies == back, rounds
         assert orders.log.synced_offset == COUNT + len(back), rounds
@@ -70,7 +76,7 @@ def test_as_new_what_is_pending_no_more_is_told_though_the_messages_are_gone() -
     """The topic that they went to goes after any sync: those that are refused are exactly the ones that are pending."""
     counts: set[int] = set()
     for rounds in range(16):
-        redriving, answer, _ = redriven_until(rounds, "orders", as_new=True)
+        redriving, answer, _, _ = redriven_until(rounds, "orders", as_new=True)
         back, refused = told(answer)
         assert not any("announced" in refusal.error.message for refusal in answer.result().refused)
         assert redriving.pending() == refused, rounds
@@ -97,6 +103,6 @@ def test_as_new_what_was_published_before_the_disk_was_full_is_told() -> None:
 def test_in_place_what_is_back_is_told_though_its_dead_letter_is_gone() -> None:
     """The dead-letter topic goes after any sync: the group gets exactly the messages that the answer counts."""
     for rounds in range(6):
-        redriving, answer, _ = redriven_until(rounds, "orders.dlq", as_new=False)
+        redriving, answer, _, _ = redriven_until(rounds, "orders.dlq", as_new=False)
         assert redriving.available() == [*range(COUNT)], rounds
         assert told(answer) == ([*range(COUNT)], []), rounds

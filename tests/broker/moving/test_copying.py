@@ -7,7 +7,11 @@ import pytest
 from tests.helpers.broker_core import Core, batch
 from tests.helpers.giving_up import GivingUp, letter_settings
 
+from tidelog.broker.delivery.offset_set import OffsetSet
+from tidelog.broker.moving.copying import Copying
 from tidelog.broker.moving.search import in_runs
+from tidelog.broker.queues.leased_batches import LeasedBatch
+from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.batch import RoutingColumns, decode_batch, encode_batch
 from tidelog.protocol.columns import RETRY
 from tidelog.protocol.segment_header import SEGMENT_HEADER_BYTES
@@ -37,6 +41,36 @@ def test_in_a_batch_of_copies_each_keeps_its_own_policy(limits: tuple[int, ...],
     (stored,) = (decode_batch(data) for data in core.read_batches(core.topic("orders.dlq").partition(0)))
     assert stored.routing.retries is not None
     assert stored.routing.retries["max_attempts"].tolist() == copied
+
+
+@pytest.mark.parametrize("count", [2, 10])
+def test_a_batch_of_several_copies_is_as_large_as_it_may_be_at_most(count: int) -> None:
+    """Its own header counts: what the copies come to may fill it to the byte."""
+    retries = np.zeros(count, RETRY)
+    retries["max_attempts"] = 5
+    core = Core()
+    orders, routing = core.create("orders").partition(0), RoutingColumns(retries=retries)
+    times_us = [*range(1 << 40, (1 << 40) * (count + 1), 1 << 40)]
+    data = encode_batch([None] * count, keys=[b"k"] * count, timestamps_us=times_us, routing=routing)
+    core.produce(orders, memoryview(data))
+    (stored,) = core.read_batches(orders)
+    file = MemoryFiles().create("stored", len(stored))
+    file.write_at(0, stored)
+    lengths: set[int] = set()
+    for most in range(250, 170 * count + 200):
+        copying = Copying(
+            [LeasedBatch(file, 0, len(stored), 0, count, has_retries=True, is_compressed=False, is_whole=True)],
+            OffsetSet(range(count)),
+            lambda _offset, _headers: [("tidelog.dlq.x", b"")],
+            7,
+            max_batch_bytes=most,
+            max_payload_bytes=1024 * KIB,
+        )
+        copying.run()
+        assert sorted(offset for one in copying.made for offset in one.offsets) == [*range(count)]
+        assert all(len(one.data) <= most for one in copying.made if len(one.offsets) > 1), most
+        lengths.add(len(copying.made))
+    assert {1, count} <= lengths
 
 
 def copied_into(segment_bytes: int) -> Core:
