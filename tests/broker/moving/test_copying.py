@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from tests.helpers.broker_core import Core, batch
@@ -10,6 +12,7 @@ from tests.helpers.giving_up import GivingUp, letter_settings
 from tidelog.broker.delivery.offset_set import OffsetSet
 from tidelog.broker.moving.copying import Copying
 from tidelog.broker.moving.search import in_runs
+from tidelog.broker.moving.source import Header
 from tidelog.broker.queues.leased_batches import LeasedBatch
 from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.batch import RoutingColumns, decode_batch, encode_batch
@@ -43,6 +46,12 @@ def test_in_a_batch_of_copies_each_keeps_its_own_policy(limits: tuple[int, ...],
     assert stored.routing.retries["max_attempts"].tolist() == copied
 
 
+def said(offset: int, headers: Sequence[Header]) -> Sequence[Header]:
+    """What each copy says."""
+    assert (offset >= 0, [*headers]) == (True, [])
+    return [("tidelog.dlq.x", b"")]
+
+
 @pytest.mark.parametrize("count", [2, 10])
 def test_a_batch_of_several_copies_is_as_large_as_it_may_be_at_most(count: int) -> None:
     """Its own header counts: what the copies come to may fill it to the byte."""
@@ -61,7 +70,7 @@ def test_a_batch_of_several_copies_is_as_large_as_it_may_be_at_most(count: int) 
         copying = Copying(
             [LeasedBatch(file, 0, len(stored), 0, count, has_retries=True, is_compressed=False, is_whole=True)],
             OffsetSet(range(count)),
-            lambda _offset, _headers: [("tidelog.dlq.x", b"")],
+            said,
             7,
             max_batch_bytes=most,
             max_payload_bytes=1024 * KIB,
