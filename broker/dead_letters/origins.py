@@ -179,7 +179,8 @@ class Origins:
         return side
 
     def dead_lettered(self, letters: list[Letter], log_id: int) -> dict[tuple[int, int, int], InPlace]:
-        """Return the messages of a log's dead letters that still count as dead-lettered, where their group is there."""
+        """Return the messages of a log's dead letters that still count as dead-lettered for these, where their group is
+        there: one that was given up again after a reset counts for its newer letter."""
         found: dict[tuple[int, int, int], InPlace] = {}
         sides = _Sides()
         for letter in letters:
@@ -189,6 +190,8 @@ class Origins:
             except TidelogError:  # gone, in one way or the other
                 continue
             if part is None or original is None or part.state is None:
+                continue
+            if not part.state.moves.may_be_copy(log_id, letter.offset):
                 continue
             key = (part.ledger.group.id, original.topic_id, original.partition)
             found.setdefault(key, InPlace(part)).add(letter, original.offset, log_id)

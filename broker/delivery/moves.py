@@ -29,12 +29,15 @@ class Intent:
 class Moves:
     """All of one group in one partition that is being moved."""
 
-    __slots__ = ("intents", "offsets")
+    __slots__ = ("begins", "intents", "offsets")
 
     def __init__(self) -> None:
         self.offsets = OffsetSet()
         """Those of intents, and those that wait for one."""
         self.intents: dict[int, Intent] = {}
+        self.begins: dict[int, int] = {}
+        """By target log, the offset before which no copy of this generation is: what lies there of the same messages is
+        of an earlier time that they were given up, before the group was reset."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -60,6 +63,7 @@ class Moves:
             self.forget(intent.offsets)
             self.offsets |= intent.offsets
             self.intents[intent.id] = intent
+            self.begins.setdefault(intent.target_log, intent.search_from)
 
     def done(self, number: int, offsets: OffsetSet) -> OffsetSet:
         """Take out what was moved by an intent, and return it."""
@@ -80,10 +84,15 @@ class Moves:
             if not intent.offsets:
                 del self.intents[intent.id]
 
-    def frozen(self) -> tuple[OffsetSet, list[tuple[int, OffsetSet, int, int]]]:
+    def may_be_copy(self, target_log: int, offset: int) -> bool:
+        """Whether what lies there may be a copy that was made in this generation."""
+        begin = self.begins.get(target_log)
+        return begin is not None and offset >= begin
+
+    def frozen(self) -> tuple[OffsetSet, list[tuple[int, OffsetSet, int, int]], list[tuple[int, int]]]:
         """Return what there is now, for a snapshot: quick, and not changed by what comes later."""
         intents = [(one.id, one.offsets, one.target_log, one.search_from) for one in self.intents.values()]
-        return self.offsets.copy(), intents
+        return self.offsets.copy(), intents, [*self.begins.items()]
 
     def check(self) -> None:
         """Derive again what must hold; for tests."""

@@ -102,6 +102,7 @@ class PackedGroup(msgspec.Struct, array_like=True):
     moving: bytes = b""
     intents: list[PackedIntent] = []
     dead_lettered: bytes = b""
+    begins: list[tuple[int, int]] = []
 
 
 class PackedDelivery(msgspec.Struct, array_like=True):
@@ -131,7 +132,7 @@ def frozen(group: int, generation: int, state: QueueState) -> Callable[[], Packe
     waiting, waits = state.waiting.offsets.copy(), state.waiting.frozen()
     leases = [_lease(lease) for lease in state.leases.values()]
     marks, rejected = state.marks.frozen(), state.rejected.frozen()
-    (moving, intents), dead_lettered = state.moves.frozen(), state.dead_lettered.copy()
+    (moving, intents, begins), dead_lettered = state.moves.frozen(), state.dead_lettered.copy()
     doers = [
         (member, doer.requests, doer.number, doer.last_us, [*doer.deeds.items()])
         for member, doer in state.remembered.items()
@@ -159,6 +160,7 @@ def frozen(group: int, generation: int, state: QueueState) -> Callable[[], Packe
             moving.serialize(),
             [PackedIntent(number, offsets.serialize(), *where) for number, offsets, *where in intents],
             dead_lettered.serialize(),
+            begins,
         )
 
     return pack
@@ -213,6 +215,7 @@ def _thawed(packed: PackedGroup) -> QueueState:
         state.leases[lease.id] = lease
         state.open |= lease.left
     state.deadlines.rebuild()
+    state.moves.begins.update(packed.begins)
     state.moves.add(_set(packed.moving))
     for one in packed.intents:
         state.moves.intend(Intent(one.id, _set(one.offsets), one.target_log, one.search_from))

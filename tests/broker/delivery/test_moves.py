@@ -123,6 +123,19 @@ def test_intents_and_dead_letters_survive_a_start(with_snapshot: bool):
     assert (state.rejected.get(1).error, state.rejected.get(3).first_us) == (BOOM, partition.wall_us)
 
 
+@pytest.mark.parametrize("with_snapshot", [False, True])
+def test_where_the_copies_of_a_generation_begin_is_known_when_all_are_made(with_snapshot: bool):
+    """What lies before the first intent, or in another log, is no copy of what this life of the group gave up."""
+    partition = given_up(4)
+    assert not partition.state().moves.may_be_copy(TARGET, 99)
+    partition.record(moving(5, [0, 1]), moved(5, [0, 1]), moving(6, [2, 3]), moved(6, [2, 3]))
+    partition.crash(snapshot=partition.snapshot() if with_snapshot else None)
+    moves = partition.state().moves
+    assert moves.intents == {}
+    assert [moves.may_be_copy(TARGET, at) for at in (39, 40, 41)] == [False, True, True]
+    assert not moves.may_be_copy(TARGET + 1, 40)
+
+
 def test_a_redriven_message_is_as_new_and_counts_how_often():
     """Its attempts begin at 0; what was not dead-lettered (any more) is not touched, so a repeat does nothing."""
     partition = given_up(2)
