@@ -43,8 +43,9 @@ class GroupPartition(msgspec.Struct, frozen=True):
 
     `suspect` of the available are delivered alone: a consumer went down with them or beside them. `oldest_unsettled`
     is when the oldest message was appended that is not settled. `problem`: why no messages are given out. Of those that
-    were given up `dead_lettered` are pending in the dead-letter topic, `dead_lettering` wait for their copy there, and
-    `blocked` is why that cannot be made now (it is tried again).
+    were given up `dead_lettered` were copied to the dead-letter topic and neither brought back nor purged since (the
+    copies may be gone by retention, or with their topic), `dead_lettering` wait for their copy there, and `blocked` is
+    why that cannot be made now (it is tried again).
     """
 
     index: int
