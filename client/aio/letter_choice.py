@@ -99,10 +99,17 @@ async def _places(session: Session, what: str, deadline: NewDeadline) -> PlaceLi
     found: PlaceList = []
     for one in topics:
         if one.entry.name != wanted.topic:
-            found.append(LetterPlace(one.entry, wanted.partition % one.entry.partitions, original_id=str(wanted)))
+            partitions = copied_to(wanted.partition, one.entry.partitions)
+            found += [LetterPlace(one.entry, partition, original_id=str(wanted)) for partition in partitions]
         elif one.entry.count == wanted.count and wanted.partition < one.entry.partitions:
             found.append(LetterPlace(one.entry, wanted.partition, wanted.offset))
     return found
+
+
+def copied_to(partition: int, count: int) -> list[int]:
+    """Return where copies of messages of a partition are, in a dead-letter topic that has so many partitions now: in
+    that of its number modulo the count there was at the time, which may have been any up to this one."""
+    return [*dict.fromkeys(partition % then for then in range(count, 0, -1))]
 
 
 def _place(topic: LetterTopic, partition: int) -> LetterPlace:

@@ -249,3 +249,22 @@ def test_a_purge_frees_no_dedup_id(broker: Broker, client: Client) -> None:
     assert client.get(again.id).value == b"a"
     broker.clock.advance(minutes=11)
     assert client.produce("orders", b"a", dedup_id="a").duplicate is False
+
+
+# -- partitions of the dead-letter topic ---------------------------------------------------------------------------
+
+
+def test_a_message_is_found_by_its_id_after_partitions_were_added(broker: Broker, client: Client) -> None:
+    """Its copy lies where it went when the dead-letter topic had fewer; each verb finds it there."""
+    client.topics.create("orders", partitions=4)
+    client.topics.create("orders.dlq", partitions=1)
+    ids = [client.produce("orders", b"%d" % at, partition=at).id for at in range(4)]
+    for _ in ids:
+        give_up(broker, client)
+    for count in (1, 2, 3):
+        client.topics.set("orders.dlq", partitions=count)
+        found = [[letter.original_id for letter in client.dead_letters.list(one)] for one in ids]
+        assert found == [[one] for one in ids]
+    assert client.dead_letters.redrive("orders/2@0").in_place == 1
+    assert client.dead_letters.purge("orders/3@0").purged == 1
+    assert sorted(letter.original_id or "" for letter in client.dead_letters.list("orders")) == ids[:2]
