@@ -163,20 +163,20 @@ class Mover:
         """Record the copies of an intent that are there. The others are not, and go by another intent."""
         target = self._source.target_of(intent.target_log)
         if target is not None:
-            log = target.log
-            if not target.is_fenced:
+            log, is_durable = target.log, not target.is_fenced
+            if is_durable:
                 yield durable(self._services.commit, log)
             limit = self._services.batch_limits.max_payload_bytes + OWN_BYTES
             origin = self._source.partition.log.log_id
             search = Search(log, self._services.offload, origin, intent.offsets, self._source.is_copy, limit)
             copies = yield from search.run(intent.search_from)
+            if copies and not is_durable:  # what of them is on the disk is known when it is opened anew
+                self._blockade.watch(target)
+                raise fenced_error()
             if copies:
                 yield from self._source.before_done(OffsetSet(copies))
             # Meanwhile some may have been brought back, or given up for good: of those there is nothing to record.
             found = in_runs({offset: copy for offset, copy in copies.items() if offset in intent.offsets})
-            if found and target.is_fenced:  # what of them is on the disk is known when it is opened anew
-                self._blockade.watch(target)
-                raise fenced_error()
             if found:
                 self._record(intent.id, intent.target_log, found)
             for error in search.unread:

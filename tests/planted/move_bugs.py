@@ -62,8 +62,8 @@ MOVE_BUGS = (
         name="trust-copies-in-a-fenced-log",
         what="copies count as durable that are in memory only, after their sync failed",
         file="broker/moving/mover.py",
-        before="if found and target.is_fenced:",
-        after="if found and False:",
+        before="if copies and not is_durable:",
+        after="if copies and False:",
         test=f"{BLOCKED}::test_a_target_whose_sync_fails_blocks_until_it_is_reopened[False]",
     ),
     Bug(

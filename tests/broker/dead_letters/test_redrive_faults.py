@@ -136,6 +136,22 @@ def test_as_new_a_fenced_topic_is_told_and_done_once_it_is_reopened() -> None:
     assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 7: 1}
 
 
+def test_as_new_messages_count_as_dead_lettered_while_their_copies_are_in_a_fenced_topic() -> None:
+    """Those may be lost with the power: until it is known whether they are there nothing is settled for good, however
+    often it is tried."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)], as_new=True)
+    fault = files.fail("sync", errno.EIO, path=ORDERS)
+    redriving.redrive([(0, 4)], as_new=True)
+    assert fault.fired == 1
+    redriving.core.advance(10 * MINUTE)
+    assert redriving.dead_lettered() == [0, 1, 2, 3, 4, 5, 6]
+    redriving.core.wait(redriving.core.topics.reopen("default/orders"))
+    redriving.core.advance(2 * MINUTE)
+    assert redriving.pending() == redriving.dead_lettered() == [4, 5, 6]
+    assert published(redriving) == {0: 1, 1: 1, 2: 1, 3: 1, 7: 1}
+
+
 def test_as_new_what_was_not_announced_is_not_published_by_itself() -> None:
     """Refused as the topic is fenced already, and pending: it stays so, while what was announced before goes on."""
     files, redriving = begin()
