@@ -167,13 +167,14 @@ class Asking:
         if asked is not None and asked.is_withdrawn and not self.is_pulling:
             for received in taken:
                 if self.granted.take_back(received):
-                    self._desk.book.give_back(received[0], RETURNED)
+                    for lease, _bulk in received.leases:
+                        self._desk.book.give_back(lease, RETURNED)
 
     def _take(self, answer: AcquireReply, bulk: memoryview) -> list[Received]:
         desk, group, start = self._desk, self._joining.group, 0
         assert group is not None
         now, wall_us = self._time.now(), self._time.wall_us()
-        taken: list[Received] = []
+        came: list[tuple[HeldLease, memoryview]] = []
         self.is_taking = True
         for grant in answer.grants:
             end = start + grant.bulk_bytes
@@ -183,8 +184,12 @@ class Asking:
                 grant, topic, (group.id, group.generation), desk, now, wall_us, group.settings.max_attempts or 0
             )
             desk.book.take(lease)
-            taken.append(self.granted.add(lease, bulk[start:end]))
+            came.append((lease, bulk[start:end]))
             start = end
+        if answer.order:
+            taken = [self.granted.add_all(came, answer.order)]
+        else:
+            taken = [self.granted.add(lease, batches) for lease, batches in came]
         self.is_taking = False
         return taken
 

@@ -6,7 +6,7 @@ each counts as handed out when it is leased.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ...protocol.errors import CorruptError, InvalidBatchError, TidelogError, UnknownGroupError
 from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MIB
@@ -25,7 +25,7 @@ from ...protocol.messages import (
 from ...protocol.messages.queue import BY_TOKEN
 from ..core.deadline import Deadline
 from ..core.directory import TopicEntry
-from ..core.granted import leased_batches
+from ..core.granted import Leased, in_order, leased_batches
 from ..core.held_lease import HeldLease
 from ..core.lease_token import LeaseToken
 from ..core.queue_plan import QueuePlan
@@ -97,26 +97,27 @@ class Leasing:
             reply = await self._session.link.call(request, deadline)
             answer = reply.message
             assert isinstance(answer, AcquireReply)
-            found, damaged = self._taken(group, answer.grants, reply.bulk)
+            found, damaged = self._taken(group, answer, reply.bulk)
             if damaged:
                 await self._verify(damaged, found, deadline)
             if found or not damaged:
                 return found
 
-    def _taken(self, group: GroupInfo, grants: Sequence[Grant], bulk: memoryview) -> tuple[Messages, list[Damaged]]:
+    def _taken(self, group: GroupInfo, answer: AcquireReply, bulk: memoryview) -> tuple[Messages, list[Damaged]]:
         """Return what came, and the leases of which bytes arrived damaged."""
-        found: Messages = []
+        pieces: list[list[Leased]] = []
         damaged: list[Damaged] = []
         start = 0
-        for grant in grants:
+        for grant in answer.grants:
             end = start + grant.bulk_bytes
             lease = self._lease_of(group, grant)
             try:
-                found += _messages(lease, bulk[start:end])
+                pieces.append(leased_batches(lease, bulk[start:end], MAX_BATCH_PAYLOAD_BYTES))
             except (CorruptError, InvalidBatchError) as error:
+                pieces.append([])
                 damaged.append((lease, error))
             start = end
-        return found, damaged
+        return _messages(in_order(pieces, answer.order)), damaged
 
     async def _verify(self, damaged: list[Damaged], others: Messages, deadline: Deadline) -> None:
         """Have the broker verify what arrived damaged, then give it back: what is left of it comes again. If that is
@@ -154,11 +155,10 @@ class Leasing:
         return HeldLease(grant, self._topics[grant.topic_id], place, _NoDesk(), time.now(), time.wall_us(), limit)
 
 
-def _messages(lease: HeldLease, bulk: memoryview) -> Messages:
-    """Return the messages of a lease. Raises CorruptError or InvalidBatchError for bytes that are not what was
-    stored."""
+def _messages(pieces: Iterable[Leased]) -> Messages:
+    """Return the messages of what was leased."""
     found: Messages = []
-    for each in leased_batches(lease, bulk, MAX_BATCH_PAYLOAD_BYTES):
+    for each in pieces:
         batch = AsyncQueueBatch[AsyncQueueMessage](each.lease, each.records, each.start, each.stop, each.rows)
         found += map(_apart, batch.messages())
     return found

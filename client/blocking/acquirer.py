@@ -123,7 +123,7 @@ class Acquirer:
                 self.is_giving = True
                 found = self.asking.granted.pop(together)
             except (CorruptError, InvalidBatchError) as error:
-                self._damaged = (lease, error)
+                self._damaged = (self.asking.granted.failed or lease, error)
                 self.is_giving = False
                 return []
             if found:

@@ -1,12 +1,13 @@
 """Leases that came and were not handed out yet: their batches, decoded when their turn comes.
 
-They are not put in another order by their priorities: the broker has given each lane its share.
+They are not put in another order by their priorities: the broker has given each lane its share. Where it says how the
+leases of one answer are mixed (`Portion`), they are decoded together and handed out in portions.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy.typing as npt
 
 from ...protocol.batch import RecordBatch, iterate_headers, verify
 from ...protocol.batch_decode import decode_columns
+from ...protocol.errors import CorruptError, InvalidBatchError
+from ...protocol.messages import Portion
 from .held_lease import HeldLease
 
 PRIORITY_AT = 64
@@ -25,8 +28,19 @@ TOGETHER = 2_000
 of one, so of ten it sends ten where it would send one. Profiled with batches of 80: nine tenths of what a message cost
 was paid for each list (a settle, a look for more, the locks; and its share of both in the broker)."""
 
-Received = tuple[HeldLease, memoryview]
-"""A lease, and the stored batches that came with it."""
+
+class Received(NamedTuple):
+    """Leases, each with the stored batches that came with it, that are handed out one after the other; or in the
+    portions of an order, whose numbers are their indexes here."""
+
+    leases: list[tuple[HeldLease, memoryview]]
+    order: Sequence[Portion] = ()
+
+    def without(self, lease: HeldLease) -> Received:
+        """Return the others."""
+        at = next(at for at, (each, _bulk) in enumerate(self.leases) if each is lease)
+        order = [Portion(one.grant - (one.grant > at), one.count) for one in self.order if one.grant != at]
+        return Received([*self.leases[:at], *self.leases[at + 1 :]], order)
 
 
 class Leased(NamedTuple):
@@ -45,6 +59,13 @@ class Leased(NamedTuple):
         """How many there are."""
         return self.stop - self.start if self.rows is None else len(self.rows)
 
+    def parted(self, count: int) -> tuple[Leased, Leased]:
+        """Return the first so many of them, and the others."""
+        if self.rows is None:
+            middle = self.start + count
+            return self._replace(stop=middle), self._replace(at=self.at + count, start=middle)
+        return self._replace(rows=self.rows[:count]), self._replace(at=self.at + count, rows=self.rows[count:])
+
 
 class Granted:
     """The leases that wait for their turn, in the order in which they came."""
@@ -52,27 +73,34 @@ class Granted:
     def __init__(self) -> None:
         self.max_payload_bytes = 0
         self.priorities: set[int] = set()
-        """All that ever came: a lease is of one, as its batches are."""
+        """All that ever came: a lease is of one, as its batches are (but for what is given for its age)."""
+        self.failed: HeldLease | None = None
+        """Of whose bytes `pop` raised last that they are damaged."""
         self._received: deque[Received] = deque()
         self._ready: deque[Leased] = deque()
+        self._damaged: deque[tuple[HeldLease, CorruptError | InvalidBatchError]] = deque()
+        """Of those that came together with others: told one by one, and none of them keeps the others back."""
 
     def __len__(self) -> int:
-        return len(self._received) + len(self._ready)
+        return len(self._received) + len(self._ready) + len(self._damaged)
 
     def __repr__(self) -> str:
         return f"<Granted with {len(self._received)} leases not looked at, {len(self._ready)} batches ready>"
 
     def add(self, lease: HeldLease, bulk: memoryview) -> Received:
         """Keep the batches of a lease; return it as it is kept."""
-        received = (lease, bulk)
+        return self.add_all([(lease, bulk)], ())
+
+    def add_all(self, leases: Sequence[tuple[HeldLease, memoryview]], order: Sequence[Portion]) -> Received:
+        """Keep leases that are handed out in an order, as one."""
+        received = Received([*leases], order)
         self._received.append(received)
-        if len(bulk) > PRIORITY_AT:
-            self.priorities.add(bulk[PRIORITY_AT])
+        self.priorities.update(bulk[PRIORITY_AT] for _lease, bulk in leases if len(bulk) > PRIORITY_AT)
         return received
 
     def take_back(self, received: Received) -> bool:
-        """Drop a lease that nobody has begun to take out; return whether there was one. In one step: another thread may
-        take it out at this moment."""
+        """Drop leases of which nobody has begun to take any out; return whether they were there. In one step: another
+        thread may take them out at this moment."""
         try:
             self._received.remove(received)
         except ValueError:
@@ -81,32 +109,53 @@ class Granted:
 
     def next_lease(self) -> HeldLease | None:
         """Return whose turn it is."""
+        if self._damaged:
+            return self._damaged[0][0]
         if self._ready:
             return self._ready[0].lease
-        return self._received[0][0] if self._received else None
+        return self._received[0].leases[0][0] if self._received else None
 
     def skip(self) -> None:
         """Drop the lease whose turn it is: it has ended."""
         lease = self.next_lease()
-        while self._ready and self._ready[0].lease is lease:
-            self._ready.popleft()
-        if self._received and self._received[0][0] is lease:
-            self._received.popleft()
+        if self._damaged and self._damaged[0][0] is lease:
+            self._damaged.popleft()
+        elif self._ready:
+            self._ready = deque(one for one in self._ready if one.lease is not lease)
+        elif self._received and lease is not None:
+            others = self._received[0].without(lease)
+            if others.leases:
+                self._received[0] = others
+            else:
+                self._received.popleft()
 
     def pop(self, together: int = 1) -> list[Leased]:
         """Return the next batch, and those behind it of the same lease up to `together` messages; none at the end.
-        Raises CorruptError or InvalidBatchError for bytes that are not what was stored; their lease is dropped then."""
+        Raises CorruptError or InvalidBatchError for bytes that are not what was stored; their lease (`failed`) is
+        dropped then, and no other."""
         ready = self._ready
-        while not ready:
+        while self._damaged or not ready:
+            if self._damaged:
+                self.failed, error = self._damaged.popleft()
+                raise error
             if not self._received:
                 return []
-            lease, bulk = self._received.popleft()
-            ready.extend(leased_batches(lease, bulk, self.max_payload_bytes))
+            self._look_into(self._received.popleft())
         found = [ready.popleft()]
         lease, end, last = found[0].lease, found[0].at + found[0].size, found[0].at + together
         while ready and ready[0].lease is lease and ready[0].at == end and (end := end + ready[0].size) <= last:
             found.append(ready.popleft())
         return found
+
+    def _look_into(self, received: Received) -> None:
+        pieces: list[list[Leased]] = []
+        for lease, bulk in received.leases:
+            try:
+                pieces.append(leased_batches(lease, bulk, self.max_payload_bytes))
+            except (CorruptError, InvalidBatchError) as error:
+                pieces.append([])
+                self._damaged.append((lease, error))
+        self._ready.extend(in_order(pieces, received.order))
 
     def put_back(self, batches: Iterable[Leased]) -> None:
         """Have batches be the next again, in this order."""
@@ -116,6 +165,25 @@ class Granted:
         """Forget all of them."""
         self._received.clear()
         self._ready.clear()
+        self._damaged.clear()
+
+
+def in_order(pieces: Sequence[Sequence[Leased]], order: Sequence[Portion]) -> list[Leased]:
+    """Return what is leased, of each lease a list, in the portions of an order; what it does not name comes last."""
+    if not order:
+        return [one for each in pieces for one in each]
+    left = [deque(each) for each in pieces]
+    found: list[Leased] = []
+    for portion in order:
+        count, of = portion.count, left[portion.grant] if portion.grant < len(left) else deque[Leased]()
+        while count > 0 and of:
+            one = of.popleft()
+            if one.size > count:
+                one, rest = one.parted(count)
+                of.appendleft(rest)
+            count -= one.size
+            found.append(one)
+    return [*found, *(one for each in left for one in each)]
 
 
 def leased_batches(lease: HeldLease, bulk: memoryview, max_payload_bytes: int) -> list[Leased]:

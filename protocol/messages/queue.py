@@ -128,13 +128,22 @@ class Grant(Message):
     is_alone: bool = False
 
 
+class Portion(Message):
+    """So many messages of a grant, the next ones in the order of their offsets; `grant` is its index in the reply."""
+
+    grant: Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+    count: Annotated[int, msgspec.Meta(ge=1, lt=1 << 30)]
+
+
 class AcquireReply(Message):
     """The grants, their bulk in the same order; none when the wait ended without any. `errors`: partitions that cannot
-    be served now, and why."""
+    be served now, and why. `order`: the order in which messages are to be handed out where that is not one grant after
+    the other, as when lanes have shares; what it does not name comes last."""
 
     metadata_version: int
     grants: list[Grant]
     errors: list[PartitionProblem] = []
+    order: list[Portion] = []
 
 
 class PartitionProblem(Message):

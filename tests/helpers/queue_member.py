@@ -7,6 +7,8 @@ What it does goes into a history (`queue_history`) by way of `note`.
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -92,11 +94,11 @@ class QueueMember:
         self.others: list[int] = []  # topics that it asks for beside its own
         self.group_id = self.generation = 0
         self.held: dict[int, Held] = {}
+        self.came: list[str] = []  # by the last reply, in the order in which it is to be handed out
         self.ghosts: list[Held] = []  # leases that ended, as it believes or was told
         self.requests: list[Request] = []
         self._polls: list[Call] = []
-        self._next = 1
-        self._names_held = False
+        self._next, self._names_held = 1, False
         self.door: FrameDoor | None = None
 
     @property
@@ -257,6 +259,7 @@ class QueueMember:
             self._take_grant(grant, bulk[at : at + grant.bulk_bytes], call.answered_us)
             at += grant.bulk_bytes
         assert at == len(bulk), "the bulk is that of the grants"
+        self.came = in_order(reply, [[*self.held[grant.lease].left.values()] for grant in reply.grants])
 
     def _take_grant(self, grant: Grant, bulk: memoryview, since_us: int) -> None:
         assert grant.lease not in self.book.leases, f"lease {grant.lease:#x} was given out before"
@@ -331,6 +334,20 @@ class QueueMember:
         for held in [held for held in self.held.values() if held.until_us <= self.book.now_us()]:
             del self.held[held.lease]
             self.ghosts.append(held)
+
+
+def in_order(reply: AcquireReply, grants: list[list[str]]) -> list[str]:
+    """What the grants of a reply brought as it is to be handed out: there is no order, or it names all of each."""
+    order = [(one.grant, one.count) for one in reply.order]
+    counts = Counter[int]()
+    for grant, count in order:
+        counts[grant] += count
+    sizes = [*map(len, grants)]
+    assert not order or [counts[grant] for grant in range(len(grants))] == sizes, f"{order} of {sizes}"
+    left = [*map(iter, grants)]
+    return [
+        message for grant, count in order or [*enumerate(sizes)] for message in itertools.islice(left[grant], count)
+    ]
 
 
 def packed(offsets: Sequence[int] | set[int]) -> bytes:

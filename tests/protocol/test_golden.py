@@ -14,6 +14,7 @@ from tidelog.protocol.messages import (
     BatchResult,
     Fetch,
     FetchPosition,
+    Portion,
     ProduceReply,
     SettleError,
     SettleReply,
@@ -112,6 +113,11 @@ def test_a_golden_lease_and_its_settle_tell_all_of_it():
     assert isinstance(reply, AcquireReply)
     assert (reply.grants[0].lease, [*iter_ranges(reply.grants[0].ranges)]) == (7 << 40 | 2, [(1000, 1002)])
     assert reply.grants[0].attempts[0].error == SettleError("ValueError", "boom", "line 3")
+    assert reply.order == []
+    mixed = decode_frame(memoryview(cases.read("mixed_reply")))
+    ordered = decode_reply(mixed.api, mixed.control)
+    assert isinstance(ordered, AcquireReply)
+    assert (ordered.grants, ordered.order) == (reply.grants, [Portion(0, 1), Portion(0, 1)])
     results = decode_reply(settled.api, settled.control)
     assert isinstance(results, SettleReply)
     assert [result and result.error().code for result in results.results] == [None, None, "LEASE_LOST"]
