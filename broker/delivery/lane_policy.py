@@ -108,8 +108,15 @@ class LanePolicy:
             self._plan = self._shares(lanes, count)
         return next(Step(lane, self._plan[lane]) for lane in lanes if self._plan[lane])
 
+    def part_of(self, lane: int, mask: int) -> tuple[int, int]:
+        """Return what of many deliveries goes to a lane while all of `mask` have something: so many of so many."""
+        if self.is_strict:
+            return 1, 1
+        weights = self.settings.weights
+        return weights[lane], sum(weights[each] for each in range(LANES) if mask >> each & 1)
+
     def took(self, lane: int, count: int) -> None:
-        """Note what a lane was given."""
+        """Note what a lane was given; less than nothing where it was not to be had after all."""
         if self.is_strict:
             return
         self._clocks[lane] += count * (self._second // self.settings.weights[lane])
@@ -118,6 +125,12 @@ class LanePolicy:
             self._plan = {}
         else:
             self._plan[lane] = left
+
+    def shorten(self, lane: int, got: int, count: int) -> int:
+        """Note that of `count` planned for a lane there was room for so many only: the others are to have as much less
+        of theirs. Returns what is left to them."""
+        self._plan = {each: 0 if each == lane else left * got // count for each, left in self._plan.items()}
+        return sum(self._plan.values())
 
     def _bring_up(self, mask: int, lanes: list[int]) -> None:
         """Let lanes that had nothing go on at the time of those that had."""

@@ -172,7 +172,10 @@ class _Known:
             return None
         if any(gone.start < end and gone.end > base for gone in log.damaged):
             return None
-        batch = LeasedBatch(file, position, length, base, end, has_retries=False, is_compressed=False, is_whole=False)
+        sent = length * count // (end - base)
+        batch = LeasedBatch(
+            file, position, length, base, end, has_retries=False, is_compressed=False, is_whole=False, sent_bytes=sent
+        )
         return LeasedBatches(choice, [batch])
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from ...protocol.errors import TidelogError, UnknownTopicIdError
 from ...protocol.messages import Acquire, AcquireReply, PartitionProblem
@@ -22,9 +23,11 @@ from .bug import told_bug
 from .draining import Draining
 from .granting import Granting
 from .group_partition import GroupPartition, Leased, Wanted
-from .lane_turns import MAX_GRANTS, LaneTurns
+from .lane_turns import LaneTurns
+from .leased_batches import LeasedBatches
 from .member import Member
 from .offer import Offer, problem_of
+from .room import MAX_GRANTS, Room
 from .surroundings import Surroundings
 from .topic_source import TopicSource
 from .waiting_acquire import WaitingAcquire
@@ -248,22 +251,25 @@ class Dispatch:
 
     def _lease_by_lanes(self, offer: Offer) -> None:
         topics = offer.waiter.topics
-        self._lanes.lease(topics, offer.room, self._room(), partial(self._lease, offer))
+        offer.order = self._lanes.lease(topics, offer.room, self._room(), _Giver(offer, self._noted))
         if not offer.leased:
             for part in self._lanes.unknown(topics):
                 self._available.note_preparing(part)  # nobody asked it for a lease
             self._available.tidy(topics)
 
-    def _lease(self, offer: Offer, part: GroupPartition, of: Wanted, count: int | None = None) -> Leased | None:
-        one = offer.lease(part, of, count)
-        if one is None:
+    def _lease(self, offer: Offer, part: GroupPartition, of: Wanted) -> Leased | None:
+        one = offer.lease(part, of)
+        self._noted(part, is_given=one is not None)
+        return one
+
+    def _noted(self, part: GroupPartition, *, is_given: bool) -> None:
+        if not is_given:
             self._available.note_preparing(part)
         self._is_troubled |= part.problem() is not None
-        return one
 
     def _grant(self, offer: Offer) -> None:
         waiter = offer.waiter
-        granting = Granting(self._around.services, offer.leased, offer.problems, self._topics.version)
+        granting = Granting(self._around.services, offer, self._topics.version)
 
         def granted(done: Deferred[Reply]) -> None:
             if done.error is not None:
@@ -274,3 +280,32 @@ class Dispatch:
                 reply.undelivered()
 
         granting.begin().on_done(granted)
+
+
+class _Noted(Protocol):
+    """Notes what came of asking a partition."""
+
+    def __call__(self, part: GroupPartition, *, is_given: bool) -> None: ...
+
+
+class _Giver:
+    """What lanes take their leases of: an offer, with what came of it noted."""
+
+    def __init__(self, offer: Offer, noted: _Noted) -> None:
+        self._offer = offer
+        self._noted = noted
+
+    def lease(self, part: GroupPartition, of: Wanted, count: int) -> Leased | None:
+        one = self._offer.lease(part, of, count)
+        self._noted(part, is_given=one is not None)
+        return one
+
+    def look(self, part: GroupPartition, of: Wanted, count: int, room: Room) -> LeasedBatches | None:
+        found = self._offer.look(part, of, count, room)
+        self._noted(part, is_given=found is not None)
+        return found
+
+    def lease_found(self, part: GroupPartition, found: LeasedBatches) -> Leased | None:
+        one = self._offer.lease_found(part, found)
+        self._noted(part, is_given=one is not None)
+        return one

@@ -11,7 +11,7 @@ from functools import partial
 
 from ...protocol.durability import Durability
 from ...protocol.errors import TidelogError
-from ...protocol.messages import AcquireReply, Attempts, FetchPosition, Grant, PartitionProblem
+from ...protocol.messages import AcquireReply, Attempts, FetchPosition, Grant, Portion
 from ..deferred import Bulk, Deferred, Reply
 from ..delivery.marks import Marked
 from ..delivery.offset_set import packed_of
@@ -20,18 +20,18 @@ from ..services import Services
 from .bug import told_bug
 from .group_partition import Leased
 from .leased_batches import LeasedBatch, slices_of
+from .offer import Offer
 from .sparse_batch import are_quick, cut
 
 
 class Granting:
     """Makes one reply of what was leased."""
 
-    def __init__(
-        self, services: Services, leased: Sequence[Leased], problems: list[PartitionProblem], version: int
-    ) -> None:
+    def __init__(self, services: Services, offer: Offer, version: int) -> None:
         self._services = services
-        self._leased = leased
-        self._problems = problems
+        self._leased = offer.leased
+        self._order = offer.order
+        self._problems = offer.problems
         self._version = version
         self._pieces: list[list[Bulk]] = []
         self._failure: TidelogError | None = None
@@ -80,15 +80,18 @@ class Granting:
             return
         grants: list[Grant] = []
         bulk: list[Bulk] = []
+        places: list[int | None] = []
         now_us = self._services.time.monotonic_us()
         for one, pieces in zip(self._leased, self._pieces, strict=True):
             left_us = one.part.ledger.left_us(one.lease, now_us)
+            places.append(len(grants) if left_us else None)
             if left_us:
                 grants.append(_grant(one, pieces, left_us))
                 bulk += pieces
             else:
                 one.part.give_back([one.lease])  # where it is on record still: nobody was given its messages
-        reply = AcquireReply(self._version, grants, self._problems)
+        order = [Portion(place, one.count) for one in self._order if (place := places[one.grant]) is not None]
+        reply = AcquireReply(self._version, grants, self._problems, order)
         self.answer.resolve(Reply(reply, bulk, undelivered=self._take_back))
 
     def _take_back(self) -> None:

@@ -10,6 +10,7 @@ Whoever decides for all partitions of a group is `QueueGroup`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from ...protocol.errors import CorruptError, LeaseLostError, TidelogError
@@ -21,7 +22,7 @@ from ..delivery.acquiring import Choice, acquired, choose, choose_suspects, earl
 from ..delivery.events import Event
 from ..delivery.expiring import returned
 from ..delivery.marks import Marked
-from ..delivery.offset_set import ranges_of
+from ..delivery.offset_set import below, ranges_of
 from ..delivery.queue_state import QueueState
 from ..delivery.settling import Settlement
 from ..meta import Begin
@@ -140,20 +141,35 @@ class GroupPartition:
 
     # -- leasing ---------------------------------------------------------------------------------------------------
 
-    def lease(
-        self, member: int, room: Room, *, limit: int, duration_us: int, counts: bool, of: Wanted
-    ) -> Leased | None:
-        """Lease what there is room for, up to `limit` messages; None when there is nothing, or not before a worker has
-        read something in. Raises what keeps it from being recorded.
-        """
+    def look(self, room: Room, *, limit: int, of: Wanted) -> LeasedBatches | None:
+        """Look up what there is room for, up to `limit` messages, without any batch where nothing fits; None when there
+        is nothing, or not before a worker has read something in."""
         state = self.state
         if state is None:
             if not self.ledger.is_to_come:
                 self._around.open_delivery(self.partition.delivery)
             return None
-        batches = self._find(state, room, min(room.records, limit), of)
-        if batches is None or not batches.batches:
+        return self._find(state, room, min(room.records, limit), of)
+
+    def still(self, batches: LeasedBatches) -> LeasedBatches | None:
+        """Return what is available still of what was looked up, after others were: that may have found damage."""
+        state = self.state
+        if state is None:
             return None
+        offsets = batches.choice.offsets
+        gone = below(offsets, state.frontier) - state.ready
+        if not gone:
+            return batches
+        return replace(batches, choice=Choice(offsets - gone)) if gone != offsets else None
+
+    def lease(
+        self, batches: LeasedBatches, member: int, room: Room, *, duration_us: int, counts: bool
+    ) -> Leased | None:
+        """Lease what was looked up just before; None when not before a worker has read something. Raises what keeps it
+        from being recorded.
+        """
+        state = self.state
+        assert state is not None, "who looked something up knows the state"
         batches, earlier, told = _cut_to(room.control, state, batches)
         if not self._note_retries(batches):
             return None
@@ -172,7 +188,7 @@ class GroupPartition:
         self.ledger.append([event])
         self._owner.counters.redelivered += sum(len(marked.offsets) for marked in earlier)
         self._endings.at(now.monotonic_us + duration_us)
-        room.take(batches.choice.count, batches.bytes, told)
+        room.take(batches.choice.count, batches.sent_bytes, batches.bytes, told)
         return Leased(self, lease, batches, earlier)
 
     def _note_retries(self, batches: LeasedBatches) -> bool:
@@ -200,7 +216,7 @@ class GroupPartition:
             if not choice:
                 return None
             try:
-                return self._finder.find(choice, room.bytes, must=room.is_first)
+                return self._finder.find(choice, min(room.bytes, room.frame), must=room.is_first)
             except CorruptError:
                 is_new = self.partition.record_damage()
                 if not self.ledger.pass_over_damage() and not is_new:

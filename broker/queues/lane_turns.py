@@ -13,36 +13,21 @@ policies of their own: what one is given of its lanes is no part of the others' 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence, Set
-from typing import Protocol
 
 from ...protocol.errors import UnknownTopicIdError
+from ...protocol.messages import Portion
 from ..delivery.lane_policy import LanePolicy, LaneSettings
-from .available import MAX_PREPARING
-from .group_partition import GroupPartition, Leased, Wanted
+from .group_partition import GroupPartition, Leased
+from .lane_filling import Giver, LaneFilling
 from .lane_rotation import LaneRotation
 from .lane_search import NO_LANE
-from .partition_lanes import OLDEST, bit_of
-from .room import Room
+from .partition_lanes import bit_of
+from .room import MAX_GRANTS, Room
 from .topic_source import TopicSource
-
-MAX_GRANTS = 64
-"""Leases of one reply: each costs an append."""
-
-
-ROUND = 200
-"""Deliveries of which lanes get their shares at a time, in one reply: a handler gets so many in blocks, one of each
-lane. Smaller ones make more and smaller leases, for which batches are cut."""
-
 
 MAX_POLICIES = 256
 """Of one group, beside those that are asked for: clients say for which topics, and could name every set of them. The
 one that gave nothing for longest is forgotten first, and begins anew."""
-
-
-class LeaseOne(Protocol):
-    """Takes one lease for an acquire; None where there was none to be had."""
-
-    def __call__(self, part: GroupPartition, of: Wanted, count: int) -> Leased | None: ...
 
 
 _Asked = tuple[LaneSettings, frozenset[int]]
@@ -118,20 +103,22 @@ class LaneTurns:
 
     # -- giving out ------------------------------------------------------------------------------------------------
 
-    def lease(self, topics: Collection[int], room: Room, limit: int, lease_one: LeaseOne) -> list[Leased]:
-        """Lease what is next, the highest lane first, as far as it fits, at most `limit` messages."""
+    def lease(self, topics: Collection[int], room: Room, limit: int, giver: Giver) -> list[Portion]:
+        """Lease what is next, the highest lane first, as far as it fits, at most `limit` messages; return how the
+        leases are mixed, where they are not given out one after the other."""
         leased: list[Leased] = []
+        order: list[Portion] = []
         for policy, some in self._in_turn(topics):
             given = sum(one.batches.choice.count for one in leased)
             left = min(room.records, limit - given)
             if left <= 0 or room.is_full or len(leased) == MAX_GRANTS:
                 break
             before = len(leased)
-            _Filling(self, policy, some, room, lease_one, leased).run(left)
+            order += LaneFilling(self, policy, some, room, giver, leased).run(left)
             if len(leased) > before:
                 asked = (policy.settings, some)
                 self._policies[asked] = self._policies.pop(asked, policy)
-        return leased
+        return order if [*range(len(order))] != [one.grant for one in order] else []
 
     def _in_turn(self, topics: Collection[int]) -> Sequence[tuple[LanePolicy, frozenset[int]]]:
         """Return the policies of topics, each with its topics, whose turn is next first."""
@@ -180,6 +167,21 @@ class LaneTurns:
         self._look(policy, topics)
         return self._rotation.bits(topics, without)
 
+    def oldest(
+        self, policy: LanePolicy, topics: Collection[int], without: Set[GroupPartition]
+    ) -> GroupPartition | None:
+        """Return the partition of topics whose oldest message has waited longest, if that is long enough."""
+        max_wait_us = policy.settings.max_wait_us
+        if max_wait_us is None:
+            return None
+        self._look(policy, topics)
+        ages = [
+            (since_us, number, part)
+            for number, part in enumerate(self.all_of(topics))
+            if part not in without and (since_us := part.lanes.oldest_us(max_wait_us)) is not None
+        ]
+        return min(ages)[2] if ages else None
+
     def may_be_above(self, topics: Collection[int], lane: int) -> bool:
         """Whether a partition of which it is not known yet may have something in a higher lane."""
         return any(part.partition.topic_id in topics and bit_of(lane) <= part.lanes.mask for part in self._unknown)
@@ -196,139 +198,3 @@ class LaneTurns:
         self._rotation.end(part, lane)
         self._look_at(policy, part)
         return self._rotation.bits_of(part)
-
-
-class _Filling:
-    """One reply, or what of it is for the topics of one policy."""
-
-    def __init__(
-        self,
-        turns: LaneTurns,
-        policy: LanePolicy,
-        topics: frozenset[int],
-        room: Room,
-        lease_one: LeaseOne,
-        leased: list[Leased],
-    ) -> None:
-        self._turns = turns
-        self._policy = policy
-        self._topics = topics
-        self._room = room
-        self._lease_one = lease_one
-        self._leased = leased
-        self._without: set[GroupPartition] = set()
-        """Partitions that gave nothing."""
-        self._opening = 0
-        self._held = NO_LANE
-        """The highest lane of what is there and not at hand: under the strict policy nothing lower goes before it."""
-        self._is_over = False
-        self._is_waited_for = False
-        """Whether a worker is at something that would have been next."""
-
-    def run(self, budget: int) -> None:
-        """Give out what is next, at most `budget` messages."""
-        policy, before = self._policy, self._count()
-        if not policy.has_shares:
-            self._by_lanes(budget)
-            return
-        budget = policy.planned(min(budget, self._most()))
-        while (left := budget - (self._count() - before)) > 0 and self._round(min(left, ROUND)):
-            pass
-        given = self._count() - before
-        if given:
-            is_cut = given < budget and not self._is_waited_for and self._is_something_left()
-            policy.replied(given, is_cut=is_cut)
-
-    def _most(self) -> int:
-        """Return of how many deliveries the leases of a reply can give shares round by round: a lease for each lane,
-        and one more for where a partition has too little."""
-        lanes = self._turns.bits(self._policy, self._topics, self._without).bit_count()
-        return MAX_GRANTS // (lanes + 1) * ROUND
-
-    def _is_something_left(self) -> bool:
-        return self._turns.bits(self._policy, self._topics, frozenset()) != 0
-
-    def _round(self, budget: int) -> bool:
-        """Give shares of so many deliveries, the highest lane first; returns whether there may be more."""
-        policy, before, old = self._policy, self._count(), 0
-        share = policy.share_of_old(budget)
-        if share:
-            self._turns.bits(policy, self._topics, self._without)
-            share = share if self._part_with_oldest() is not None else 0
-        self._by_lanes(budget - share)
-        if share and not self._is_over:
-            old = self._by_age(share)
-            self._by_lanes(budget - (self._count() - before))
-        given = self._count() - before
-        if given:
-            is_cut = given < budget and self._is_something_left()
-            policy.delivered(given, old, is_owed=is_cut and old < share)
-        return given == budget
-
-    def _count(self) -> int:
-        return sum(one.batches.choice.count for one in self._leased)
-
-    @property
-    def _is_full(self) -> bool:
-        return self._is_over or self._room.is_full or len(self._leased) == MAX_GRANTS
-
-    def _by_lanes(self, budget: int) -> None:
-        policy = self._policy
-        while budget > 0 and not self._is_full:
-            bits = self._turns.bits(policy, self._topics, self._without)
-            if not bits:
-                return
-            lane, count = policy.next(bits >> 1, budget) if bits > 1 else (NO_LANE, budget)
-            if policy.is_strict and (lane < self._held or self._turns.may_be_above(self._topics, lane)):
-                self._is_over = True
-                return
-            part = self._turns.next_of(self._topics, lane, self._without)
-            got = self._lease(part, Wanted(lane=lane), count)
-            if got and lane != NO_LANE:
-                policy.took(lane, got)
-            budget -= got
-
-    def _lease(self, part: GroupPartition, of: Wanted, count: int) -> int:
-        """Take one lease; returns of how many messages."""
-        is_late = not part.is_open and self._opening == MAX_PREPARING
-        self._opening += not part.is_open
-        one = None if is_late else self._lease_one(part, of, count)
-        if one is None:
-            self._without.add(part)
-            self._is_waited_for |= part.is_preparing
-            if self._leased and not is_late and part.problem() is None and not self._policy.is_strict:
-                self._is_over = True  # others are not to have its share beside what it gave: the next reply goes on
-            if of.lane is not None and of.lane != OLDEST and part.problem() is None:
-                self._held = max(self._held, of.lane)
-            self._turns.gave_nothing(part)
-            return 0
-        self._leased.append(one)
-        got = one.batches.choice.count
-        left = self._turns.gave(self._policy, part, OLDEST if of.lane is None else of.lane)
-        if got < count and of.lane is not None and of.lane != OLDEST and left & bit_of(of.lane):
-            # What fits is there, or is enough for now: the next reply goes on with this lane.
-            self._is_over = one.batches.is_full or not self._policy.has_shares
-        return got
-
-    def _by_age(self, budget: int) -> int:
-        """Give out the oldest; returns how many."""
-        given = 0
-        max_wait_us = self._policy.settings.max_wait_us or 0
-        while budget > given and not self._is_full:
-            part = self._part_with_oldest()
-            if part is None:
-                break
-            given += self._lease(part, Wanted(lane=OLDEST, max_wait_us=max_wait_us), budget - given)
-        return given
-
-    def _part_with_oldest(self) -> GroupPartition | None:
-        """Return the partition whose oldest message has waited longest, if that is long enough."""
-        max_wait_us = self._policy.settings.max_wait_us
-        if max_wait_us is None:
-            return None
-        ages = [
-            (since_us, number, part)
-            for number, part in enumerate(self._turns.all_of(self._topics))
-            if part not in self._without and (since_us := part.lanes.oldest_us(max_wait_us)) is not None
-        ]
-        return min(ages)[2] if ages else None

@@ -62,6 +62,8 @@ class LeasedBatch:
     is_compressed: bool
     is_whole: bool
     """Whether it is sent as it is; else it is one batch, of which less is sent."""
+    sent_bytes: int = 0
+    """How much of it is sent, about: of messages of one batch it is not known how large each is."""
 
     @property
     def slice(self) -> FileSlice:
@@ -92,6 +94,11 @@ class LeasedBatches:
     def bytes(self) -> int:
         """Bytes of those batches, of which less may be sent."""
         return sum(batch.length for batch in self.batches)
+
+    @property
+    def sent_bytes(self) -> int:
+        """What is sent of them, about."""
+        return sum(batch.sent_bytes for batch in self.batches)
 
     @property
     def are_whole(self) -> bool:
@@ -160,6 +167,7 @@ def _take_few(
                 bool(attributes & Attributes.RETRY),
                 bool(attributes & Attributes.CODEC_MASK),
                 is_whole,
+                size,
             )
         )
     return max_bytes
@@ -209,6 +217,7 @@ def _take(
                 bool(attributes[first] & Attributes.RETRY),
                 bool(attributes[first] & Attributes.CODEC_MASK),
                 bool(are_whole[first]),
+                int(sizes[first:last].sum()),
             )
         )
     if is_full:

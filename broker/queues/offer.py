@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...protocol.errors import TidelogError
-from ...protocol.messages import ErrorInfo, PartitionProblem
+from ...protocol.messages import ErrorInfo, PartitionProblem, Portion
 from .group_partition import GroupPartition, Leased, Wanted
+from .leased_batches import LeasedBatches
 from .room import Room
 from .waiting_acquire import WaitingAcquire
 
@@ -21,6 +22,8 @@ class Offer:
         self.waiter = waiter
         self.room = Room.of(request.max_records, request.max_bytes, max_frame_bytes)
         self.leased: list[Leased] = []
+        self.order: list[Portion] = []
+        """How they are mixed; empty where they are handed out one after the other."""
         self.problems: list[PartitionProblem] = []
         self.is_refusal = False
         """Whether a partition has something that it could not record or read, which is told at once. One that gives
@@ -32,31 +35,50 @@ class Offer:
 
     def lease(self, part: GroupPartition, of: Wanted, count: int | None = None) -> Leased | None:
         """Take one lease of a partition, of at most `count` messages; None where there was none to be had."""
+        found = self.look(part, of, count, self.room)
+        return None if found is None or not found.batches else self._lease(part, found)
+
+    def look(self, part: GroupPartition, of: Wanted, count: int | None, room: Room) -> LeasedBatches | None:
+        """Look up what could be leased of a partition with so much room, at most `count` messages; no batch where
+        nothing fits, None where there is nothing."""
         limit = self._may_lease() if count is None else min(self._may_lease(), count)
         if limit <= 0:
             return None
-        waiter = self.waiter
         error = part.problem() or part.take_trouble()
         if error is None:
             try:
-                one = part.lease(
-                    waiter.member.id,
-                    self.room,
-                    limit=limit,
-                    duration_us=waiter.duration_us,
-                    counts=waiter.request.counts,
-                    of=of,
-                )
+                return part.look(room, limit=limit, of=of)
             except TidelogError as refused:
                 error = refused
-            else:
-                if one is not None:
-                    waiter.member.leases[one.lease] = part
-                    self.leased.append(one)
-                return one
+        self._refused(part, error)
+        return None
+
+    def lease_found(self, part: GroupPartition, found: LeasedBatches) -> Leased | None:
+        """Lease what was looked up before other things were; None where it was not to be had after all."""
+        still = part.still(found)
+        return None if still is None else self._lease(part, still)
+
+    def _lease(self, part: GroupPartition, found: LeasedBatches) -> Leased | None:
+        waiter = self.waiter
+        try:
+            one = part.lease(
+                found,
+                waiter.member.id,
+                self.room,
+                duration_us=waiter.duration_us,
+                counts=waiter.request.counts,
+            )
+        except TidelogError as refused:
+            self._refused(part, refused)
+            return None
+        if one is not None:
+            waiter.member.leases[one.lease] = part
+            self.leased.append(one)
+        return one
+
+    def _refused(self, part: GroupPartition, error: TidelogError) -> None:
         self.problems.append(problem_of(part, error))
         self.is_refusal |= part.problem() is None
-        return None
 
     def take_back(self) -> None:
         """Return all of it, uncounted: it does not reach its member."""

@@ -39,7 +39,7 @@ def given(core: QueueCore, member: QueueMember, count: int, *, ack: bool = True)
     before = {*member.held}
     take(core, member, count)
     new = [held for lease, held in member.held.items() if lease not in before]
-    found = [int(value.strip("b'")) for held in new for value in held.left.values()]
+    found = [int(value.strip("b'")) for value in member.came] if new else []
     if ack:
         for held in new:
             member.settle([(held, Settling.ACCEPT, [*held.left], -1)])

@@ -20,7 +20,7 @@ LANE_BUGS = (
     Bug(
         name="serve-what-is-at-hand",
         what="a lower lane is served while it is not known whether there is something higher",
-        file="broker/queues/lane_turns.py",
+        file="broker/queues/lane_filling.py",
         before="            if policy.is_strict and (",
         after="            if policy is None and (",
         test=f"{LANES}::test_nothing_lower_goes_while_something_higher_is_not_at_hand",

@@ -151,3 +151,25 @@ def test_replies_grow_again_after_one_that_was_cut() -> None:
     for planned in (12, 15, 18):
         policy.replied(policy.planned(1_000), is_cut=False)
         assert policy.planned(1_000) == planned
+
+
+def test_where_one_lane_has_no_room_the_others_get_as_much_less() -> None:
+    """Of 100, 80 and 20 planned the first had room for 25: the others get a quarter, and the clocks owe nobody more than
+    by rounding."""
+    policy = LanePolicy(LaneSettings(LanesPolicy.WEIGHTED, weights=(10, 1, 1, 1, 40, 1, 1, 1, 1, 50)))
+    mask = 1 << 9 | 1 << 4 | 1
+    assert policy.part_of(9, mask) == (50, 100)
+    assert policy.next(mask, 200) == (9, 100)
+    policy.took(9, 25)
+    left = policy.shorten(9, 25, 100)
+    assert left == 25
+    assert policy.next(mask, 25) == (4, 20)
+    policy.took(4, 20)
+    assert policy.next(mask, 5) == (0, 5)
+    policy.took(0, 5)
+    assert policy.next(mask, 200) == (9, 100)
+
+
+def test_the_strict_policy_gives_all_to_one_lane() -> None:
+    """However many have something."""
+    assert LanePolicy(LaneSettings()).part_of(9, 0b1000000001) == (1, 1)
