@@ -61,10 +61,14 @@ class Leased(NamedTuple):
 
     def parted(self, count: int) -> tuple[Leased, Leased]:
         """Return the first so many of them, and the others."""
-        if self.rows is None:
-            middle = self.start + count
-            return self._replace(stop=middle), self._replace(at=self.at + count, start=middle)
-        return self._replace(rows=self.rows[:count]), self._replace(at=self.at + count, rows=self.rows[count:])
+        lease, records, at, start, stop, rows = self
+        if rows is None:
+            middle = start + count
+            return Leased(lease, records, at, start, middle), Leased(lease, records, at + count, middle, stop)
+        return (
+            Leased(lease, records, at, 0, 0, rows[:count]),
+            Leased(lease, records, at + count, 0, 0, rows[count:]),
+        )
 
 
 class Granted:
