@@ -61,6 +61,10 @@ FIGURES = {
             Figure(f"queue_lanes_{count}", "msg/s", f"`queue` with {count} priorities, mixed at random")
             for count in LANES
         ),
+        Figure(
+            "queue_weighted_small", "msg/s", "`queue` with three lanes and weights, in small batches of one lane each"
+        ),
+        Figure("queue_weighted_large", "msg/s", "the same with each lane in few large batches"),
         *_latency("queue_overtake", "a message of priority 7 past a backlog of others, from its send to the consumer"),
         Figure("dead_letters_in", "msg/s", "`reject` on each message, until the last copy is durable"),
         Figure("dead_letters_redriven", "msg/s", "`dead_letters.redrive` of all of them, until it returns"),

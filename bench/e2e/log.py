@@ -12,6 +12,7 @@ from .lane_restart import lane_restart
 from .queue_crowd import crowd
 from .queue_holes import holes
 from .queue_lanes import lanes, overtake
+from .queue_weighted import weighted
 from .queueing import queue
 from .reading import consume
 from .resting import idle, restart
@@ -34,6 +35,7 @@ COMMAND = Command(
         "queue-crowd": crowd,
         "queue-holes": holes,
         "queue-lanes": lanes,
+        "queue-weighted": weighted,
         "queue-overtake": overtake,
         "dead-letters": dead_letters,
         "restart": restart,

@@ -27,6 +27,7 @@ FAMILIES = {
     "queue-crowd": {"queue_acquire_p50", "queue_acquire_p99"},
     "queue-holes": {"queue_holes_memory", "queue_holes_growth", "queue_holes_restart"},
     "queue-lanes": {f"queue_lanes_{count}" for count in LANES},
+    "queue-weighted": {"queue_weighted_small", "queue_weighted_large"},
     "queue-overtake": {"queue_overtake_p50", "queue_overtake_p99"},
     "dead-letters": {"dead_letters_in", "dead_letters_redriven"},
     "restart": {"restart_after_kill"},
@@ -124,6 +125,12 @@ SWAPS = """
 from bench.e2e import lane_restart, single_batches
 single_batches.PRIORITIES = (4, 9, 0)
 """
+FAVOURS = """
+from bench.e2e import queue_weighted
+queue_weighted.FURTHEST = 20
+check = queue_weighted._check_shares
+queue_weighted._check_shares = lambda kept: check(sorted(kept, key=lambda message: -message.priority))
+"""
 TWICE = """
 from tidelog import Queue
 messages = Queue.messages
@@ -142,6 +149,8 @@ Queue.messages = wrong
     [
         pytest.param(FORGETS, "queue", id="a message that is not acknowledged"),
         pytest.param(TWICE, "queue", id="a message that is handed out twice"),
+        pytest.param(TWICE, "queue-weighted", id="a message of a lane that is handed out twice"),
+        pytest.param(FAVOURS, "queue-weighted", id="a lane that has more than its share"),
         pytest.param(LOSES, "lists", id="a value that is another"),
         pytest.param(DROPS, "send", id="a message that is not sent"),
         pytest.param(LIES, "round-trip", id="a wrong offset"),
