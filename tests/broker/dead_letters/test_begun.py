@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
 from tests.helpers.broker_core import SECOND, Core, batch, model
-from tests.helpers.giving_up import GivingUp, letter_settings
+from tests.helpers.giving_up import BOOM, GivingUp, letter_settings
 from tests.helpers.power_loss import PowerLossFiles
 from tests.helpers.redriving import Redriving, offsets_in
 
 from tidelog.protocol.limits import KIB
+from tidelog.protocol.messages import Settling
 
 COUNT = 6
 
@@ -59,3 +63,34 @@ def test_dead_letters_that_are_removed_keep_none_pending_that_are_left() -> None
     assert redriving.core.topic("orders.dlq").partition(0).start_offset == 4
     assert redriving.pending() == []
     assert redriving.available() == [*range(COUNT)]
+
+
+@pytest.mark.parametrize("how", ["kill", "power"])
+@pytest.mark.parametrize("redriven_before", [0, 1])
+def test_what_was_given_up_again_before_a_kill_has_its_newer_dead_letter_alone(how: str, redriven_before: int) -> None:
+    """Messages may be taken as soon as it is recorded that they are back. The older dead letters were pending beside the
+    newer ones, and as new each message was published twice."""
+    redriving = Redriving.begin(Core(PowerLossFiles()), 8)
+    for _ in range(redriven_before):
+        redriving.redrive([(0, 3)])
+        redriving.giving.reject("g", range(3))
+        redriving.core.advance(3 * SECOND)
+    letters = redriving.pending()[-3:] if redriven_before else [0, 1, 2]
+    core, log = redriving.core, redriving.core.topic("orders").partition(0).delivery.log
+    assert log is not None
+    redriving.ask([(letters[0], letters[-1] + 1)])
+    end = log.log.end_offset
+    while log.log.end_offset == end:
+        core.workers.run()
+        assert core.begin_round()
+        core.finish_round()
+    held = redriving.giving.take("g")
+    items = redriving.giving.items(held, Settling.REJECT, [0, 1, 2], BOOM)
+    redriving.giving.ask("g", items)
+    core.begin_round()
+    files = model(core)
+    again = Redriving(core.next_process(files.kill() if how == "kill" else files.crash(random.Random(1))))
+    again.core.advance(70 * SECOND)
+    origins = {copy.offset: copy.origin[1] for copy in again.giving.letters()}
+    assert sorted(origins[letter] for letter in again.pending()) == [*range(8)]
+    assert len(offsets_in(again.redrive(as_new=True).as_new)) == 8
