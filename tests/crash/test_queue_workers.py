@@ -135,6 +135,7 @@ def test_a_worker_that_stood_still_past_its_lease(tmp_path: Path, seen: QueueBro
             wait_until(
                 lambda: states_of(seen.finals(["g"]), "g") == {"p/0": "acknowledged"}, "the other's work", every_s=0.05
             )
+            wait_until(lambda: told_by(other) > 0, "the answer to the other's settle")
             slow.resume()
             wait_until(lambda: told_by(slow) > 0, "the answer to the late settle")
             other.finish()
