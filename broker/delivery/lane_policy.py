@@ -108,12 +108,15 @@ class LanePolicy:
             self._plan = self._shares(lanes, count)
         return next(Step(lane, self._plan[lane]) for lane in lanes if self._plan[lane])
 
-    def part_of(self, lane: int, mask: int) -> tuple[int, int]:
-        """Return what of many deliveries goes to a lane while all of `mask` have something: so many of so many."""
-        if self.is_strict:
-            return 1, 1
-        weights = self.settings.weights
-        return weights[lane], sum(weights[each] for each in range(LANES) if mask >> each & 1)
+    def part_of(self, lane: int | None, mask: int, *, is_aging: bool = False) -> tuple[int, int]:
+        """Return what of many deliveries goes to a lane while all of `mask` have something: so many of so many. With
+        `is_aging` some go for their age: to None."""
+        every, weights = self.settings.max_wait_share if is_aging else 1, self.settings.weights
+        if lane is None:
+            return 1, every
+        weight = 1 if self.is_strict else weights[lane]
+        total = weight if self.is_strict else sum(weights[each] for each in range(LANES) if mask >> each & 1)
+        return (weight * (every - 1), total * every) if is_aging else (weight, total)
 
     def took(self, lane: int, count: int) -> None:
         """Note what a lane was given; less than nothing where it was not to be had after all."""

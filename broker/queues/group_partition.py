@@ -22,7 +22,7 @@ from ..delivery.acquiring import Choice, acquired, choose, choose_suspects, earl
 from ..delivery.events import Event
 from ..delivery.expiring import returned
 from ..delivery.marks import Marked
-from ..delivery.offset_set import below, ranges_of
+from ..delivery.offset_set import OffsetSet, below, ranges_of
 from ..delivery.queue_state import QueueState
 from ..delivery.settling import Settlement
 from ..meta import Begin
@@ -57,6 +57,8 @@ class Wanted(NamedTuple):
     lane: int | None = None
     max_wait_us: int = 0
     """Of the oldest: how long they must have been available."""
+    without: OffsetSet | None = None
+    """Of a lane, or of the oldest: what is somebody's already."""
 
 
 class Leased(NamedTuple):
@@ -224,7 +226,7 @@ class GroupPartition:
 
     def _choose(self, state: QueueState, count: int, of: Wanted) -> Choice | None:
         if of.lane is not None:
-            return self.lanes.choose(of.lane, count, of.max_wait_us)
+            return self.lanes.choose(of.lane, count, of.max_wait_us, of.without)
         upto = self.partition.visible_offset
         return choose_suspects(state, upto, count) if of.suspects else choose(state, upto, count)
 

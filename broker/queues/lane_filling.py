@@ -3,7 +3,7 @@
 strict            the highest lane that has something, lease by lease
 with shares       round by round, so that a handler gets shares in small blocks; what a lane gets in all rounds is
                   looked up at once and leased as one (`lane_share`), and the reply says how the leases are mixed
-something is old  round by round, each turn a lease of its own: what goes for its age may be of any lane
+something is old  the same; what goes for its age may be of any lane, and is looked up first
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..delivery.lane_policy import LanePolicy
 from .available import MAX_PREPARING
 from .group_partition import GroupPartition, Leased, Wanted
 from .lane_search import NO_LANE
-from .lane_share import LaneShare
+from .lane_share import LaneShare, LaneShares
 from .leased_batches import LeasedBatches
 from .partition_lanes import OLDEST, bit_of
 from .room import MAX_GRANTS, PORTION_BYTES, Room
@@ -69,15 +69,11 @@ class LaneFilling:
         self._given = 0
         self._order: list[tuple[int, int]] = []
         """Whose turn it was: the place of a lease, or -1 while it is a share, and how many of its messages."""
-        self._shares: dict[tuple[GroupPartition, int], LaneShare] = {}
-        """What was looked up and is not leased yet."""
-        self._is_mixed = False
-        """Whether lanes are looked up for the whole reply."""
+        self._shares = LaneShares(room)
+        self._is_old = False
+        """Whether something is old enough to go for its age."""
         self._left = 0
         """Deliveries from this round on."""
-        self._all_bytes = room.bytes
-        self._bytes_of: dict[int, int] = {}
-        """Of each lane, what its leases take of the reply."""
         self._is_short = False
         """Whether a lane has used up its part of the bytes: this round is the last, and a shorter one."""
         self._without: set[GroupPartition] = set()
@@ -98,8 +94,8 @@ class LaneFilling:
         if not policy.has_shares:
             self._by_lanes(budget)
             return self._portions()
-        self._is_mixed = self._part_with_oldest() is None
-        budget = policy.planned(min(budget, MAX_ROUNDS * ROUND if self._is_mixed else self._most()))
+        self._is_old = self._part_with_oldest() is not None
+        budget = policy.planned(min(budget, MAX_ROUNDS * ROUND))
         while (left := budget - self._given) > 0 and self._round(min(left, ROUND), left):
             pass
         self._end_all()
@@ -107,12 +103,6 @@ class LaneFilling:
             is_cut = self._given < budget and not self._is_waited_for and self._is_something_left()
             policy.replied(self._given, is_cut=is_cut)
         return self._portions()
-
-    def _most(self) -> int:
-        """Return of how many deliveries the leases of a reply can give shares round by round: a lease for each lane,
-        and one more for where a partition has too little."""
-        lanes = self._turns.bits(self._policy, self._topics, self._without).bit_count()
-        return MAX_GRANTS // (lanes + 1) * ROUND
 
     def _portions(self) -> list[Portion]:
         return [Portion(place, count) for place, count in self._order if count]
@@ -129,8 +119,8 @@ class LaneFilling:
         """Give shares of so many deliveries, the highest lane first; returns whether there may be more."""
         policy, before, old = self._policy, self._given, 0
         self._left = left
-        share = 0 if self._is_mixed else policy.share_of_old(budget)
-        if share and self._part_with_oldest() is None:
+        share = policy.share_of_old(budget) if self._is_old else 0
+        if share and not self._reserve_old(share):
             share = 0
         self._by_lanes(budget - share)
         if share and not self._is_over:
@@ -146,11 +136,7 @@ class LaneFilling:
     def _is_full(self) -> bool:
         if self._is_over or self._room.is_full or len(self._leased) + len(self._shares) >= MAX_GRANTS:
             return True
-        return bool(self._shares) and self._bytes_left <= 0
-
-    @property
-    def _bytes_left(self) -> int:
-        return self._room.bytes - sum(share.bytes for share in self._shares.values())
+        return self._shares.is_full
 
     def _by_lanes(self, budget: int) -> None:
         policy = self._policy
@@ -164,11 +150,11 @@ class LaneFilling:
                 return
             part = self._turns.next_of(self._topics, lane, self._without)
             is_short = False
-            if self._is_mixed and lane != NO_LANE:
+            if policy.has_shares and lane != NO_LANE:
                 got, is_short = self._portion(part, lane, count, bits >> 1)
             else:
                 self._end_all()  # what is of no lane may be looked up for one
-                got = self._lease(part, Wanted(lane=lane), count)
+                got = self._lease(part, lane, count)
             if got and lane != NO_LANE:
                 policy.took(lane, got)
             budget -= got
@@ -178,48 +164,41 @@ class LaneFilling:
 
     # -- leases ----------------------------------------------------------------------------------------------------
 
-    def _lease(self, part: GroupPartition, of: Wanted, count: int) -> int:
+    def _lease(self, part: GroupPartition, lane: int, count: int) -> int:
         """Take one lease; returns of how many messages."""
         is_late = not part.is_open and self._opening == MAX_PREPARING
         self._opening += not part.is_open
-        one = None if is_late else self._giver.lease(part, of, count)
+        one = None if is_late else self._giver.lease(part, Wanted(lane=lane), count)
         if one is None:
-            self._nothing_of(part, of.lane, is_late=is_late)
+            self._nothing_of(part, lane, is_late=is_late)
             return 0
         got = one.batches.choice.count
         self._order.append((len(self._leased), got))
         self._leased.append(one)
         self._given += got
-        left = self._turns.gave(self._policy, part, OLDEST if of.lane is None else of.lane)
-        if got < count and of.lane is not None and of.lane != OLDEST and left & bit_of(of.lane):
-            # What fits is there, or is enough for now: the next reply goes on with this lane.
-            self._is_over = one.batches.is_full or not self._policy.has_shares
+        left = self._turns.gave(self._policy, part, lane)
+        if got < count and left & bit_of(lane):
+            self._is_over = True  # what fits is there, or is enough for now: the next reply goes on with this lane
         return got
 
-    def _nothing_of(self, part: GroupPartition, lane: int | None, *, is_late: bool) -> None:
+    def _nothing_of(self, part: GroupPartition, lane: int, *, is_late: bool) -> None:
         self._without.add(part)
         self._is_waited_for |= part.is_preparing
         is_some = self._leased or self._shares
         if is_some and not is_late and part.problem() is None and not self._policy.is_strict:
             self._is_over = True  # others are not to have its share beside what it gave: the next reply goes on
-        if lane is not None and lane != OLDEST and part.problem() is None:
+        if lane != OLDEST and part.problem() is None:
             self._held = max(self._held, lane)
         self._turns.gave_nothing(part)
 
     def _portion(self, part: GroupPartition, lane: int, count: int, mask: int) -> tuple[int, bool]:
         """Give out so many of a lane, of what was looked up for the whole reply; return how many there were, and
         whether there are more that its part of the reply has no room for."""
-        share = self._shares.get((part, lane))
+        share = self._shares.get(part, lane)
         if share is None:
-            is_late = not part.is_open and self._opening == MAX_PREPARING
-            self._opening += not part.is_open
-            share, is_short = (None, False) if is_late else self._look(part, lane, count, mask)
-            if is_short:
-                return 0, True
+            share, is_short = self._look(part, lane, count, mask)
             if share is None:
-                self._nothing_of(part, lane, is_late=is_late)
-                return 0, False
-            self._shares[part, lane] = share
+                return 0, is_short
         got = min(count, share.left)
         share.taken += got
         share.portions.append(len(self._order))
@@ -237,45 +216,57 @@ class LaneFilling:
     def _look(self, part: GroupPartition, lane: int, count: int, mask: int) -> tuple[LaneShare | None, bool]:
         """Look up what a lane gets of the rest of the reply: its part of the messages, and of the bytes; say whether it
         has used up those."""
-        weight, total = self._policy.part_of(lane, mask)
+        is_late = not part.is_open and self._opening == MAX_PREPARING
+        self._opening += not part.is_open
+        weight, total = self._policy.part_of(None if lane == OLDEST else lane, mask, is_aging=self._is_old)
         later = max(0, self._left - ROUND)
         wanted = count + later * weight // total + later // ROUND
-        left = self._room.bytes - sum(share.found.sent_bytes for share in self._shares.values())
-        used = self._used(lane)
-        own = left if weight == total else min(left, self._all_bytes * weight // total - used)
+        left, own = self._shares.unreserved, self._shares.own_bytes(lane, weight, total)
         room = replace(self._room, bytes=own, is_first=False)
-        while (found := self._giver.look(part, Wanted(lane=lane), wanted, room)) is not None and not found.batches:
+        while (found := None if is_late else self._found(part, lane, wanted, room)) is not None:
+            if found.batches:
+                share = LaneShare(part, lane, found, is_capped=room.bytes < left)
+                self._shares.add(share)
+                return share, False
             if wanted > count:
                 wanted = max(count, wanted // 2)  # of a large batch a smaller part is cut out
-            elif used and own < left:
+            elif self._shares.used(lane) and own < left:
                 return None, True
             elif room.bytes < left:
                 room.bytes = left
             elif self._room.is_first and not self._shares and not room.is_first:
                 room.is_first = True  # one batch goes however large it is
             else:
-                return None, False
-        return None if found is None else LaneShare(part, lane, found, is_capped=room.bytes < left), False
+                break
+        self._nothing_of(part, lane, is_late=is_late)
+        return None, False
 
-    def _used(self, lane: int) -> int:
-        return self._bytes_of.get(lane, 0)
+    def _found(self, part: GroupPartition, lane: int, count: int, room: Room) -> LeasedBatches | None:
+        max_wait_us, old = self._policy.settings.max_wait_us, self._shares.of(OLDEST)
+        found = self._giver.look(part, self._shares.wanted(part, lane, max_wait_us), count, room)
+        if found is None and old is not None and old.part is part and not part.is_preparing:
+            self._end(old)  # nothing else is left of the lane
+            found = self._giver.look(part, self._shares.wanted(part, lane, max_wait_us), count, room)
+        return found
 
     def _end_all(self) -> None:
-        for share in [*self._shares.values()]:
+        for share in self._shares:
             self._end(share)
 
     def _end(self, share: LaneShare) -> int:
         """Lease what was given out of a share; returns how much of that is not to be had after all."""
-        del self._shares[share.part, share.lane]
+        self._shares.remove(share)
+        if not share.taken:
+            return 0
         found: LeasedBatches | None = share.wanted
         room = self._room
         if (found.sent_bytes > room.bytes or found.bytes > room.frame) and not room.is_first:
-            found = self._giver.look(share.part, Wanted(lane=share.lane), share.taken, self._room)
+            found = self._found(share.part, share.lane, share.taken, room)
         one = self._giver.lease_found(share.part, found) if found is not None and found.batches else None
         left = place = 0
         if one is not None:
             left, place = one.batches.choice.count, len(self._leased)
-            self._bytes_of[share.lane] = self._used(share.lane) + one.batches.sent_bytes
+            self._shares.leased(share.lane, one.batches.sent_bytes)
             self._leased.append(one)
         lacking = share.taken - left
         for at in share.portions:
@@ -284,17 +275,24 @@ class LaneFilling:
             left -= count
         if lacking:
             self._given -= lacking
-            self._policy.took(share.lane, -lacking)
+            if share.lane != OLDEST:
+                self._policy.took(share.lane, -lacking)
         return lacking
 
     # -- age -------------------------------------------------------------------------------------------------------
 
+    def _reserve_old(self, count: int) -> bool:
+        """Look up what goes for its age, if there is any: before the lanes, which have the same messages."""
+        if self._shares.of(OLDEST) is not None:
+            return True
+        part = self._part_with_oldest()
+        return part is not None and self._look(part, OLDEST, count, 0)[0] is not None
+
     def _by_age(self, budget: int) -> int:
         """Give out the oldest; returns how many."""
         given = 0
-        while budget > given and not self._is_full:
-            part, max_wait_us = self._part_with_oldest(), self._policy.settings.max_wait_us
-            if part is None or max_wait_us is None:
-                break
-            given += self._lease(part, Wanted(lane=OLDEST, max_wait_us=max_wait_us), budget - given)
+        while budget > given and not self._is_full and self._reserve_old(budget - given):
+            share = self._shares.of(OLDEST)
+            assert share is not None, "it was looked up"
+            given += self._portion(share.part, OLDEST, budget - given, 0)[0]
         return given

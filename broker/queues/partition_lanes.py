@@ -136,8 +136,9 @@ class PartitionLanes:
 
     # -- what is next ----------------------------------------------------------------------------------------------
 
-    def choose(self, lane: int, count: int, max_wait_us: int = 0) -> Choice | None:
-        """Return up to `count` messages of a lane, the first ones, or the oldest; None while something has to be read.
+    def choose(self, lane: int, count: int, max_wait_us: int = 0, without: OffsetSet | None = None) -> Choice | None:
+        """Return up to `count` messages of a lane, the first ones, or the oldest, some left out; None while something
+        has to be read.
 
         Raises StorageError.
         """
@@ -148,9 +149,12 @@ class PartitionLanes:
         if lane == NO_LANE:
             return choose(state, sight.end, count)
         try:
+            more = count + (0 if without is None else len(without))
             if lane == OLDEST:
-                return self._choose_old(state, sight, count, max_wait_us)
-            return Choice(self._searching(sight).choose(sight, lane, count))
+                found = self._choose_old(state, sight, more, max_wait_us)
+            else:
+                found = self._searching(sight).choose(sight, lane, more)
+            return Choice(found if without is None else lowest(found - without, count))
         except NotReadyError as error:
             self._finder.read(error.work)
             return None
@@ -173,15 +177,15 @@ class PartitionLanes:
             return None
         return since_us if since_us < before_us else None
 
-    def _choose_old(self, state: QueueState, sight: Sight, count: int, max_wait_us: int) -> Choice:
+    def _choose_old(self, state: QueueState, sight: Sight, count: int, max_wait_us: int) -> OffsetSet:
         self._searching(sight)
         before_us = self._now_us() - max_wait_us
         fresh = self._ages.fresh(before_us)
         first = self._first_old(sight, fresh)
         if first is None:
-            return Choice(OffsetSet())
+            return OffsetSet()
         end = self._ages.end_of_older(sight.log, first, before_us)
-        return Choice(lowest(choose(state, min(end, sight.end), count + len(fresh)).offsets - fresh, count))
+        return lowest(choose(state, min(end, sight.end), count + len(fresh)).offsets - fresh, count)
 
     def _first_old(self, sight: Sight, fresh: OffsetSet) -> int | None:
         """Return the first available message that did not come back lately."""

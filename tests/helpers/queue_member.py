@@ -251,10 +251,9 @@ class QueueMember:
                 self._take_results(request, lose)
 
     def _take_grants(self, call: Call) -> None:
-        reply = call.message()
-        assert isinstance(reply, AcquireReply)
         assert call.reply is not None
-        bulk, at = call.reply.bulk, 0
+        reply, bulk, at = call.message(), call.reply.bulk, 0
+        assert isinstance(reply, AcquireReply)
         for grant in reply.grants:
             self._take_grant(grant, bulk[at : at + grant.bulk_bytes], call.answered_us)
             at += grant.bulk_bytes

@@ -170,6 +170,11 @@ def test_where_one_lane_has_no_room_the_others_get_as_much_less() -> None:
     assert policy.next(mask, 200) == (9, 100)
 
 
-def test_the_strict_policy_gives_all_to_one_lane() -> None:
-    """However many have something."""
-    assert LanePolicy(LaneSettings()).part_of(9, 0b1000000001) == (1, 1)
+def test_what_goes_for_its_age_has_its_part_beside_the_lanes() -> None:
+    """Of the strict policy all of the rest is one lane's, by weights each has its share of it."""
+    mask = 1 << 9 | 1
+    strict = LanePolicy(LaneSettings(max_wait_us=1, max_wait_share=5))
+    assert (strict.part_of(9, mask), strict.part_of(9, mask, is_aging=True)) == ((1, 1), (4, 5))
+    assert strict.part_of(None, mask, is_aging=True) == (1, 5)
+    by_weight = LanePolicy(LaneSettings(LanesPolicy.WEIGHTED, (1,) * 9 + (3,), max_wait_us=1, max_wait_share=5))
+    assert (by_weight.part_of(9, mask), by_weight.part_of(0, mask, is_aging=True)) == ((3, 4), (4, 20))

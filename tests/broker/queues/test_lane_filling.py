@@ -157,3 +157,17 @@ def test_what_is_old_is_of_leases_of_its_own() -> None:
     while found := given(core, member, 1_000):
         seen += found
     assert Counter(seen) == {9: 1_000, 4: 1_000, 0: 1_000}
+
+
+def test_what_is_old_has_one_lease_of_a_reply_and_takes_nothing_that_a_lane_has() -> None:
+    """Of five deliveries one is the oldest of whatever lane; the others go by weights. Everything is leased once."""
+    core, (member,) = begin(lanes_policy="weighted", lanes_weights="9:6, 4:3, 0:1", lanes_max_wait=10 * SECOND)
+    for priority in (0, 4, 9):
+        backlog(core, priority, 1_000)
+    given(core, member, 1)
+    core.advance(11 * SECOND)
+    reply = reply_to(core, member, 1_000)
+    assert len(reply.grants) == 4
+    offsets = [offset for held in member.held.values() for offset in held.left]
+    assert len({*offsets}) == len(offsets) == 1_000
+    assert [Counter(priorities(member)[at : at + 200]) for at in range(0, 1_000, 200)] == [{9: 96, 4: 48, 0: 56}] * 5

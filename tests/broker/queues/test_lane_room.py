@@ -68,7 +68,7 @@ def test_the_share_for_age_holds_when_a_reply_is_full_of_leases() -> None:
             member.settle([(held, Settling.ACCEPT, [*held.left], -1)])
         core.settle()
         member.harvest()
-    assert seen[0] == {9: 368, 0: 80}
+    assert seen[0] == {9: 378, 0: 80}
     total = seen[0] + seen[1]
     assert total[0] == pytest.approx(total.total() / 5, abs=10)
 
