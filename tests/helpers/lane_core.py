@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidelog.broker.storage.files import Files
 from tidelog.protocol.batch import encode_batch
 from tidelog.protocol.messages import Settling
 from tidelog.protocol.topic_settings import SettingValue
@@ -12,10 +13,15 @@ from .queue_member import QueueMember
 
 
 def begin(
-    *, partitions: int = 1, members: int = 1, backoff_s: int = 1, **given: SettingValue
+    *,
+    partitions: int = 1,
+    members: int = 1,
+    backoff_s: int = 1,
+    files: Files | None = None,
+    **given: SettingValue,
 ) -> tuple[QueueCore, list[QueueMember]]:
     """A core with a topic of these settings, and members of a group that reads it."""
-    core = QueueCore(defaults=DEFAULTS)
+    core = QueueCore(files, defaults=DEFAULTS)
     core.wait(core.topics.create("default/orders", partitions=partitions, settings=given))
     book, _events = notebook(core)
     own = settings(backoff_s=backoff_s)
