@@ -48,7 +48,7 @@ class QueueBackground(Tended):
         self._wakes_at = 0.0
         """When it looks again by itself."""
         desk.on_work = self.wake
-        desk.on_use = self.start
+        desk.on_use = self.look_after
 
     def __repr__(self) -> str:
         return f"<QueueBackground of {self.desk!r}, {'running' if self.is_running else 'not running'}>"
@@ -61,6 +61,11 @@ class QueueBackground(Tended):
     def is_over(self) -> bool:
         """Whether the queue is closed, or gone."""
         return self.is_ended
+
+    def look_after(self) -> None:
+        """The user's code said something: what else it says waits for the answer, and for somebody who takes it in."""
+        self.start()
+        self.watch()
 
     def watch(self) -> None:
         """The user's code has messages now: look after them when it is silent."""
@@ -109,8 +114,8 @@ class QueueBackground(Tended):
             await desk.tell()
         if self._asking.is_pulling:  # whoever pulls reads, and connects
             desk.report()
-            again_at = desk.retry_at if desk.retry_at > now else now + MAX_ROUND_S
-            return min(next_due, again_at)
+            again_at = desk.retry_at if desk.retry_at > now else math.inf
+            return min(next_due, again_at, now + self._time.at_most(MAX_ROUND_S))
         if not self._has_work():
             return next_due
         connection = await desk.connect(NEVER)
@@ -137,9 +142,14 @@ class QueueBackground(Tended):
         """Return what wakes it before `until`."""
         bell = self._bell = self._time.Bell()
         self._wakes_at = until
-        if self.is_ended or self._plan.next_due(self.desk.book) < until:
+        if self.is_ended or self._plan.next_due(self.desk.book) < until or self._is_needed_before(until):
             bell.set()
         return bell
+
+    def _is_needed_before(self, until: float) -> bool:
+        """Whether something was said after it was looked, by a thread that found this still awake."""
+        is_long = until > self._time.now() + MAX_ROUND_S
+        return is_long and bool(self.desk.book.settles.flights) and not self._asking.is_pulling
 
     def _has_work(self) -> bool:
         book = self.desk.book

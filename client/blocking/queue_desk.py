@@ -49,13 +49,13 @@ class QueueDesk(SettleSender):
             raise ForkedError("this message was leased before a fork; settle it in the parent, or by its lease_token")
         if runtime.is_here(self.home):
             self.seen_at = self.time.now()
-            self.on_use()
             self._attend_here()
         else:
             runtime.call_soon(self.home, self._attend_here)
 
     def _attend_here(self) -> None:
         self.pump()
+        self.on_use()  # the user's code may say nothing more for long: somebody is to take the answer in
         self._tell_late()
 
     def close(self, error: ClosedError) -> None:

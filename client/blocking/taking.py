@@ -204,11 +204,13 @@ class Taking(Generic[AnyQueueMessage]):
             self._look_after_what_comes()
 
     def _look_after_what_comes(self) -> None:
-        """What was asked for may be answered when nobody waits: somebody is to give it back."""
-        acquirer, background = self._acquirer, self._background
-        if acquirer is not None and background is not None and acquirer.asking.on_its_way() is not None:
-            background.start()
-            background.watch()
+        """What was asked for may be answered when nobody waits: somebody is to give it back. What was told, too: what is
+        said meanwhile waits for that."""
+        acquirer, background, desk = self._acquirer, self._background, self._desk
+        if acquirer is None or background is None or desk is None:
+            return
+        if acquirer.asking.on_its_way() is not None or desk.book.settles.flights:
+            background.look_after()
 
     def _batch_of(self, leased: Leased) -> QueueBatch[AnyQueueMessage]:
         return QueueBatch(leased.lease, leased.records, leased.start, leased.stop, leased.rows, self._decoder)
