@@ -203,8 +203,8 @@ class AsyncTaking(Generic[AnyQueueMessage]):
             self._look_after_what_comes()
 
     def _look_after_what_comes(self) -> None:
-        """What was asked for may be answered when nobody waits: somebody is to give it back. What was told, too: what is
-        said meanwhile waits for that."""
+        """What was asked for may be answered when nobody waits: somebody is to give it back. So may what was told, and
+        what is said meanwhile waits for that."""
         acquirer, background, desk = self._acquirer, self._background, self._desk
         if acquirer is None or background is None or desk is None:
             return
