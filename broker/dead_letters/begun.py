@@ -21,26 +21,16 @@ from ..offload import offload_inline
 from ..partition import Partition
 from ..topics import Topics
 from .letters import Letter, read_letters
-from .pending import IN_PLACE
+from .pending import IN_PLACE, announced
 
 
 def resolve_begun(topics: Topics, groups: Groups) -> None:
     """Resolve those whose message is back; blocks."""
     for topic in topics.all():
         for partition in topic.partitions:
-            begun = _begun(partition)
+            begun = announced(partition, IN_PLACE)
             if begun:
                 _resolve(partition, begun, topics, groups)
-
-
-def _begun(partition: Partition) -> OffsetSet:
-    log, found = partition.delivery.log, OffsetSet()
-    state = None if log is None or log.log.fenced else log.fold.states.get(PENDING_GROUP)
-    for intent in () if state is None else state.moves.intents.values():
-        if intent.target_log == IN_PLACE:
-            found |= intent.offsets
-    found.remove_range(0, partition.start_offset)
-    return found
 
 
 def _resolve(partition: Partition, begun: OffsetSet, topics: Topics, groups: Groups) -> None:

@@ -37,6 +37,7 @@ from .dead_letter_topics import is_dead_letter_topic
 from .letters import Letters, read_letters
 from .origins import Origins
 from .pending import PendingLetters
+from .purging import Purging
 from .redrive import Redriven, give_up_for_good, redrive_as_new, redrive_in_place
 from .sending_anew import SendingAnew
 
@@ -58,6 +59,7 @@ class DeadLetterDesk:
         self._anew = SendingAnew(topics, queues.around, self._give_up)
         queues.when_delivery_changed.append(self._delivery_changed)
         self._origins = Origins(topics, groups, queues)
+        self._purging = Purging(services, self._origins, self._pending)
         self._in_hand: dict[tuple[int, int], OffsetSet] = {}
 
     def __repr__(self) -> str:
@@ -67,10 +69,15 @@ class DeadLetterDesk:
         """Go on with what was begun before; blocks. Before anything is served."""
         resolve_begun(self._topics, self._groups)
         self._anew.start()
+        for topic in self._topics.all():
+            for partition in topic.partitions:
+                self._purging.opened(partition)
 
     def _delivery_changed(self, delivery: PartitionDelivery) -> None:
         with suppress(TidelogError):  # of a topic that is gone
-            self._anew.opened(delivery, self._topics.partition(delivery.topic_id, delivery.index))
+            partition = self._topics.partition(delivery.topic_id, delivery.index)
+            self._anew.opened(delivery, partition)
+            self._purging.opened(partition)
 
     def pending(self, request: DeadLetters) -> DeadLettersReply:
         """Return which dead letters of a partition are pending. Raises UnknownTopicIdError, UnknownPartitionError."""
@@ -134,9 +141,7 @@ class DeadLetterDesk:
             letters = yield from read_letters(partition, self._services.offload, wanted)
             gone = wanted if is_dead_letter_topic(topic.name, self._groups) else OffsetSet(_copies(letters))
             if gone:
-                yield pending.resolve(gone)
-            gone_for_good = self._origins.dead_lettered(letters.found, partition.log.log_id)
-            yield from give_up_for_good(gone_for_good.values())
+                yield from self._purging.purge(pending, letters, gone, self._queues.around.next_lease())
         finally:
             self._let_go(partition, wanted)
         return PurgeReply(packed_of(gone), packed_of(asked - gone))

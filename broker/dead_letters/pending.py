@@ -19,13 +19,27 @@ from .synced import synced
 IN_PLACE = 0
 """In place of the log that an intent leads to: nothing is copied, the message itself is to be available again."""
 
+FOR_GOOD = 1
+"""The same, where dead letters are purged."""
+
+
+def announced(partition: Partition, target_log: int) -> OffsetSet:
+    """Return the dead letters that intents name which lead there, as far as they are retained."""
+    log, found = partition.delivery.log, OffsetSet()
+    state = None if log is None else log.fold.states.get(PENDING_GROUP)
+    for intent in () if state is None else state.moves.intents.values():
+        if intent.target_log == target_log:
+            found |= intent.offsets
+    found.remove_range(0, partition.start_offset)
+    return found
+
 
 class PendingLetters:
     """The dead letters of one partition."""
 
     def __init__(self, find: Callable[[], Partition], being_sent: Callable[[Partition], OffsetSet]) -> None:
         """`find` returns the partition as it is now, and raises what became of it; `being_sent` which of its letters
-        are on their way: others that were announced once can go nowhere any more, and are pending again."""
+        are on their way: others that were to be published can go nowhere any more, and are pending again."""
         self._find = find
         self._being_sent = being_sent
 
@@ -47,7 +61,7 @@ class PendingLetters:
         state = log.fold.states.get(PENDING_GROUP)
         if state is None:
             return _range(start, end)
-        free = state.ready | (state.moves.offsets - self._being_sent(partition))
+        free = state.ready | (state.moves.offsets - self._being_sent(partition) - announced(partition, FOR_GOOD))
         return (free & _range(start, end)) | _range(max(start, state.frontier), end)
 
     @property
@@ -59,13 +73,11 @@ class PendingLetters:
             return True
         return False
 
-    def intend(self, offsets: OffsetSet, intent: int) -> Deferred[None]:
-        """Record that the messages of these are about to be made available again; resolves when that is synced. Raises
-        what keeps it from being recorded."""
+    def intend(self, offsets: OffsetSet, intent: int, what: int) -> Deferred[None]:
+        """Record what is about to be done with the messages of these, `IN_PLACE` or `FOR_GOOD`; resolves when that is
+        synced. Raises what keeps it from being recorded."""
         packed = packed_of(offsets)
-        return self._record(
-            Event(Kind.MOVING, PENDING_GROUP, PENDING_GENERATION, packed, lease=intent, member=IN_PLACE)
-        )
+        return self._record(Event(Kind.MOVING, PENDING_GROUP, PENDING_GENERATION, packed, lease=intent, member=what))
 
     def resolve(self, offsets: OffsetSet) -> Deferred[None]:
         """Record that these are pending no more; resolves when that is synced. Raises what keeps it from being

@@ -25,7 +25,7 @@ from ..errors import kept
 from ..flow import Flow, awaited
 from ..partition import Partition
 from .origins import InPlace, Plan
-from .pending import PendingLetters
+from .pending import IN_PLACE, PendingLetters
 from .synced import synced
 
 
@@ -67,7 +67,7 @@ def redrive_in_place(plan: Plan, pending: PendingLetters, intent: int, done: Red
     recorded for one group or partition is refused; what keeps it from being recorded of the dead letters is raised."""
     if not plan.in_place:
         return
-    yield pending.intend(OffsetSet.union(*(place.letters for place in plan.in_place.values())), intent)
+    yield pending.intend(OffsetSet.union(*(place.letters for place in plan.in_place.values())), intent, IN_PLACE)
     waits: list[tuple[InPlace, Deferred[None]]] = []
     for place in plan.in_place.values():
         try:

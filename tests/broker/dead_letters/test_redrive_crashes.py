@@ -126,10 +126,12 @@ def test_what_was_announced_goes_on_by_itself(how: str) -> None:
 
 @pytest.mark.parametrize("how", ["kill", "power"])
 def test_a_purge_is_finished_by_its_repeat(how: str) -> None:
-    """In whichever operation it went down: nothing is pending afterwards, and nothing came back."""
+    """In whichever operation it went down: nothing is pending afterwards, and nothing came back. As many messages count
+    as dead-lettered as dead letters are pending, also before that."""
     count = operations_of(purge)
     for at in range(1, count + 1):
         redriving = after_crash(purge, at, how)
+        assert redriving.dead_lettered() == redriving.pending(), f"crash in operation {at}"
         purge(redriving)
         assert redriving.pending() == []
         assert redriving.available() == []

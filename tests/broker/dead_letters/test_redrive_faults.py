@@ -13,6 +13,7 @@ from tests.helpers.giving_up import MINUTE
 from tests.helpers.redriving import Redriving, offsets_in
 
 from tidelog.broker.deferred import Deferred
+from tidelog.broker.delivery.pending_letters import PENDING_GROUP
 from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.messages import FetchPosition, RedriveReply
 
@@ -99,6 +100,75 @@ def test_where_it_cannot_be_announced_nothing_is_brought_back() -> None:
     assert redriving.pending() == [*range(7)]
     assert offsets_in(redriving.redrive([(0, 4)]).in_place) == [0, 1, 2, 3]
     assert redriving.available() == [0, 1, 2, 3, 7]
+
+
+def test_a_purge_whose_record_fails_is_finished_when_the_log_is_reopened() -> None:
+    """Announced, then the dead-letter topic's log takes no more: none is pending, and in the end none is dead-lettered."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)])
+    fault = files.fail("sync", errno.EIO, path=LETTERS_DELIVERY, after=1)
+    asked = redriving.ask_purge([(0, 4)])
+    redriving.core.settle()
+    assert fault.fired == 1
+    assert asked.error is not None
+    assert asked.error.code == "LOG_FENCED"
+    assert redriving.pending() == [4, 5, 6]
+    redriving.core.wait(redriving.core.topics.reopen("default/orders.dlq"))
+    redriving.core.advance(SECOND)
+    assert redriving.pending() == redriving.dead_lettered() == [4, 5, 6]
+    again = Redriving(redriving.core.after_stop())
+    assert again.pending() == again.dead_lettered() == [4, 5, 6]
+
+
+def test_a_purge_that_finds_no_room_for_its_record_is_finished_by_the_next_start() -> None:
+    """Announced, so none of it is listed or brought back meanwhile."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)])
+    fault = files.fail("write_at", errno.ENOSPC, path=LETTERS_DELIVERY, after=1, times=None)
+    asked = redriving.ask_purge([(0, 4)])
+    redriving.core.settle()
+    assert asked.error is not None
+    assert asked.error.code == "DISK_FULL"
+    assert redriving.pending() == [4, 5, 6]
+    files.faults.remove(fault)
+    assert offsets_in(redriving.redrive([(0, 4)]).passed) == [0, 1, 2, 3]
+    again = Redriving(redriving.core.after_stop())
+    again.core.advance(SECOND)
+    log = again.core.topic("orders.dlq").partition(0).delivery.log
+    assert log is not None
+    assert log.fold.states[PENDING_GROUP].moves.intents == {}
+    assert again.pending() == again.dead_lettered() == [4, 5, 6]
+
+
+def test_a_purge_whose_announcement_may_be_lost_settles_nothing_for_good() -> None:
+    """Its sync failed: until the log is reopened all messages count as dead-lettered."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)])
+    fault = files.fail("sync", errno.EIO, path=LETTERS_DELIVERY)
+    asked = redriving.ask_purge([(0, 4)])
+    redriving.core.advance(10 * MINUTE)
+    assert (fault.fired, asked.error is not None) == (1, True)
+    assert redriving.dead_lettered() == [*range(7)]
+    redriving.core.wait(redriving.core.topics.reopen("default/orders.dlq"))
+    redriving.core.advance(SECOND)
+    assert redriving.pending() == redriving.dead_lettered()
+    redriving.purge([(0, 4)])
+    assert redriving.pending() == redriving.dead_lettered() == [4, 5, 6]
+
+
+def test_a_purge_that_cannot_be_announced_does_nothing() -> None:
+    """Refused with the reason; all are pending, and dead-lettered."""
+    files, redriving = begin()
+    redriving.redrive([(7, 8)])
+    fault = files.fail("write_at", errno.ENOSPC, path=LETTERS_DELIVERY, times=None)
+    asked = redriving.ask_purge([(0, 4)])
+    redriving.core.settle()
+    assert asked.error is not None
+    assert asked.error.code == "DISK_FULL"
+    assert redriving.pending() == redriving.dead_lettered() == [*range(7)]
+    files.faults.remove(fault)
+    assert offsets_in(redriving.purge([(0, 4)]).purged) == [0, 1, 2, 3]
+    assert redriving.pending() == redriving.dead_lettered() == [4, 5, 6]
 
 
 def published(redriving: Redriving) -> Counter[int]:
