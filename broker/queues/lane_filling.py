@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.messages import Portion
 from ..delivery.lane_policy import LanePolicy
+from .aged_parts import AgedParts
 from .available import MAX_PREPARING
 from .group_partition import GroupPartition, Leased, Wanted
 from .lane_search import NO_LANE
@@ -72,6 +73,7 @@ class LaneFilling:
         self._shares = LaneShares(room)
         self._is_old = False
         """Whether something is old enough to go for its age."""
+        self._aged: AgedParts | None = None
         self._left = 0
         """Deliveries from this round on."""
         self._is_short = False
@@ -94,7 +96,8 @@ class LaneFilling:
         if not policy.has_shares:
             self._by_lanes(budget)
             return self._portions()
-        self._is_old = self._part_with_oldest() is not None
+        self._aged = self._turns.aged(policy, self._topics)
+        self._is_old = bool(self._aged)
         budget = policy.planned(min(budget, MAX_ROUNDS * ROUND))
         while (left := budget - self._given) > 0 and self._round(min(left, ROUND), left):
             pass
@@ -109,9 +112,6 @@ class LaneFilling:
 
     def _is_something_left(self) -> bool:
         return self._turns.bits(self._policy, self._topics, frozenset()) != 0
-
-    def _part_with_oldest(self) -> GroupPartition | None:
-        return self._turns.oldest(self._policy, self._topics, self._without)
 
     # -- rounds ----------------------------------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class LaneFilling:
         """Look up what goes for its age, if there is any: before the lanes, which have the same messages."""
         if self._shares.of(OLDEST) is not None:
             return True
-        part = self._part_with_oldest()
+        part = None if self._aged is None else self._aged.first(self._without)
         return part is not None and self._look(part, OLDEST, count, 0)[0] is not None
 
     def _by_age(self, budget: int) -> int:

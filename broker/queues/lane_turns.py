@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Sequence, Set
 from ...protocol.errors import UnknownTopicIdError
 from ...protocol.messages import Portion
 from ..delivery.lane_policy import LanePolicy, LaneSettings
+from .aged_parts import AgedParts
 from .group_partition import GroupPartition, Leased
 from .lane_filling import Giver, LaneFilling
 from .lane_rotation import LaneRotation
@@ -167,20 +168,10 @@ class LaneTurns:
         self._look(policy, topics)
         return self._rotation.bits(topics, without)
 
-    def oldest(
-        self, policy: LanePolicy, topics: Collection[int], without: Set[GroupPartition]
-    ) -> GroupPartition | None:
-        """Return the partition of topics whose oldest message has waited longest, if that is long enough."""
-        max_wait_us = policy.settings.max_wait_us
-        if max_wait_us is None:
-            return None
+    def aged(self, policy: LanePolicy, topics: Collection[int]) -> AgedParts:
+        """Return the partitions of topics that have something old enough to go for its age."""
         self._look(policy, topics)
-        ages = [
-            (since_us, number, part)
-            for number, part in enumerate(self.all_of(topics))
-            if part not in without and (since_us := part.lanes.oldest_us(max_wait_us)) is not None
-        ]
-        return min(ages)[2] if ages else None
+        return AgedParts(self.all_of(topics), policy.settings.max_wait_us)
 
     def may_be_above(self, topics: Collection[int], lane: int) -> bool:
         """Whether a partition of which it is not known yet may have something in a higher lane."""
