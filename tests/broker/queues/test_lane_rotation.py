@@ -10,6 +10,8 @@ from tests.helpers.broker_core import DEFAULTS
 from tests.helpers.queue_core import QueueCore, member_of, notebook, settings, take
 from tests.helpers.queue_member import QueueMember
 
+from tidelog.broker.queues.lane_rotation import LaneRotation
+from tidelog.broker.queues.partition_lanes import bit_of
 from tidelog.protocol.batch import encode_batch
 from tidelog.protocol.messages import Settling
 from tidelog.protocol.topic_settings import SettingValue
@@ -158,3 +160,19 @@ def test_a_topic_that_had_nothing_keeps_its_turn() -> None:
     assert [next(iter(served(core, member, 1))) for _ in range(3)] == ["a0 4"] * 3
     store(core, "berries", 4, 100)
     assert [next(iter(served(core, member, 1))) for _ in range(4)] == ["b0 4", "a0 4", "b0 4", "a0 4"]
+
+
+def test_a_partition_that_is_left_out_or_has_nothing_is_given_no_turn() -> None:
+    """The next of those that have something in the lane; one without anything is forgotten."""
+    core, _members = begin([STRICT], "a")
+    group, topic_id = core.groups.named("default/g"), core.topic("apples").id
+    first, second = (core.queues.part(group, topic_id, index) for index in (0, 1))
+    rotation = LaneRotation()
+    rotation.place(first, bit_of(9) | bit_of(4))
+    rotation.place(second, bit_of(9))
+    assert rotation.next_of([topic_id], 9, set()) is first
+    assert rotation.next_of([topic_id], 9, {first}) is second
+    assert rotation.bits([topic_id], {first}) == bit_of(9)
+    rotation.place(first, 0)
+    assert rotation.all_of([topic_id]) == [second]
+    assert (rotation.bits_of(first), rotation.bits([topic_id], set())) == (0, bit_of(9))
