@@ -86,9 +86,11 @@ class LeasedBatches:
         return [batch for batch in self.batches if batch.has_retries]
 
     def below(self, offset: int) -> LeasedBatches:
-        """Return those of messages below an offset: there is room for no more."""
-        fitting = [one for one in self.batches if one.base_offset < offset]
-        return LeasedBatches(self.choice.below(offset), fitting, is_full=True)
+        """Return those of messages below an offset: there is room for no more. A batch that begins below it may have
+        none of them: what was settled before lies there."""
+        choice = self.choice.below(offset)
+        end = choice.offsets.max() + 1 if choice else 0
+        return LeasedBatches(choice, [one for one in self.batches if one.base_offset < end], is_full=True)
 
     @property
     def bytes(self) -> int:

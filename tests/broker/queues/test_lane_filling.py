@@ -205,3 +205,26 @@ def test_what_is_old_has_one_lease_of_a_reply_and_takes_nothing_that_a_lane_has(
     offsets = [offset for held in member.held.values() for offset in held.left]
     assert len({*offsets}) == len(offsets) == 1_000
     assert [Counter(priorities(member)[at : at + 200]) for at in range(0, 1_000, 200)] == [{9: 96, 4: 48, 0: 56}] * 5
+
+
+def test_a_batch_that_holds_only_what_is_not_given_out_is_left_out() -> None:
+    """Of a batch most of which is settled the last messages were looked up, and came to no round: it has no part in the
+    lease. It was cut to nothing, which failed, and each acquire after it."""
+    core, (member,) = begin(lanes_policy="weighted")
+    for count in (500, 100):
+        backlog(core, 9, count)
+    reply_to(core, member, 600)
+    settled = [*range(500, 596)]
+    for held in [*member.held.values()]:
+        mine = [offset for offset in held.left if offset in settled]
+        rest = [offset for offset in held.left if offset not in settled]
+        if mine:
+            member.settle([(held, Settling.ACCEPT, mine, -1)])
+        member.settle([(held, Settling.RETURN, rest, -1)])
+    core.settle()
+    member.harvest()
+    for priority in (9, 0):
+        backlog(core, priority, 1_000)
+    reply_to(core, member, 1_000)
+    assert Counter(priorities(member)) == {9: 500, 0: 500}
+    assert [sorted(held.left)[-1] for held in member.held.values()] == [499, 2_099]
