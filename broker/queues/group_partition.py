@@ -83,12 +83,25 @@ class GroupPartition:
         self._finder = BatchFinder(partition, around.services.offload, self._tell)
         self.lanes = PartitionLanes(self.ledger, partition, self._finder, around.services.time.now_us)
         self.ledger.recorded = self.lanes.note
+        self.ledger.on_removed = self._removed
         self._start = StartSearch(partition, self._record_start, self._tell)
         self._endings = Endings(self.ledger, self.letters, self.lanes, around, self._tell)
         self._watch = partition.watch(self._woken)
 
     def __repr__(self) -> str:
         return f"<GroupPartition {self.group_name} in {self.partition!r}>"
+
+    def _removed(self, gone: OffsetSet, held: int) -> None:
+        """Say that the group never settled these, and never will: nobody is told by an answer."""
+        self._around.services.report(
+            "unsettled messages removed by retention",
+            group=self.group_name,
+            topic_id=self.partition.topic_id,
+            partition=self.partition.index,
+            messages=len(gone),
+            held=held,
+            first=gone.min(),
+        )
 
     # -- what it is ------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,8 @@ class Ledger:
         self.partition = partition
         self.on_lost: Callable[[OffsetSet, str], None] = _nobody
         """Told of messages that were given up and are gone before their copies were made, and why they are gone."""
+        self.on_removed: Callable[[OffsetSet, int], None] = _silence
+        """Told of messages that retention removed before they were settled, and how many of them somebody held."""
         self._books = books
         self._state: QueueState | None = None
         self._leased = 0
@@ -222,12 +224,16 @@ class Ledger:
         state, start = self.state, self.partition.start_offset
         if state is None or start <= state.begin:
             return
-        self._books.counters.removed_by_retention += len(_unsettled(state, state.begin, start))
+        gone = _unsettled(state, state.begin, start)
+        self._books.counters.removed_by_retention += len(gone)
         holders = {lease.id: lease.member for lease in state.leases.values()}
+        held = sum(len(below(lease.left, start)) for lease in state.leases.values())
         lost = below(state.moves.offsets, start)
         state.clip_below(start)
         self.log.keep_retries()
         self._after(state, holders)
+        if gone:
+            self.on_removed(gone, held)
         if lost:
             self.on_lost(lost, "removed by retention")
 
@@ -269,6 +275,10 @@ class Ledger:
 
 def _nobody(_lost: OffsetSet, _why: str) -> None:
     """Stand in where nothing is kept of what is given up."""
+
+
+def _silence(_gone: OffsetSet, _held: int) -> None:
+    """Stand in where somebody only looks at a group."""
 
 
 def _newly_handed(state: QueueState, events: Iterable[Event]) -> int:

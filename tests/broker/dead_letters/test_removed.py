@@ -11,7 +11,8 @@ from tidelog.protocol.messages import Settling
 
 
 def test_what_retention_removes_while_it_is_held_is_counted_as_removed() -> None:
-    """Nothing is left to copy when it is rejected: there is no dead letter, and the counter of removed messages says it."""
+    """Nothing is left to copy when it is rejected: there is no dead letter; the counter of removed messages and a line of
+    the log say it."""
     core = Core(defaults=TopicDefaults(segment_bytes=64 * KIB, partitions=1))
     orders = core.create("orders", 1, {"retention_bytes": 1}).partition(0)
     giving = GivingUp(core)
@@ -26,4 +27,5 @@ def test_what_retention_removes_while_it_is_held_is_counted_as_removed() -> None
     core.advance(MINUTE)
     assert giving.origins() == [2]
     assert core.gauges()['tidelog_queue_removed_by_retention_messages_total{group="g"}'] == 2
+    assert core.events.count("unsettled messages removed by retention") == 1
     assert giving.counted() == {"dead_lettered_messages": 1, "dropped_messages": 0, "dead_letters_lost": 0}
