@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from ...protocol.errors import CorruptError, LeaseLostError, TidelogError
@@ -34,6 +35,7 @@ from .endings import Endings
 from .leased_batches import LeasedBatches
 from .ledger import Books, Ledger
 from .partition_lanes import PartitionLanes
+from .removed import tell_removed
 from .room import Room
 from .start_search import StartSearch
 from .surroundings import Surroundings
@@ -83,25 +85,13 @@ class GroupPartition:
         self._finder = BatchFinder(partition, around.services.offload, self._tell)
         self.lanes = PartitionLanes(self.ledger, partition, self._finder, around.services.time.now_us)
         self.ledger.recorded = self.lanes.note
-        self.ledger.on_removed = self._removed
+        self.ledger.on_removed = partial(tell_removed, self.ledger, around.services.report)
         self._start = StartSearch(partition, self._record_start, self._tell)
         self._endings = Endings(self.ledger, self.letters, self.lanes, around, self._tell)
         self._watch = partition.watch(self._woken)
 
     def __repr__(self) -> str:
         return f"<GroupPartition {self.group_name} in {self.partition!r}>"
-
-    def _removed(self, gone: OffsetSet, held: int) -> None:
-        """Say that the group never settled these, and never will: nobody is told by an answer."""
-        self._around.services.report(
-            "unsettled messages removed by retention",
-            group=self.group_name,
-            topic_id=self.partition.topic_id,
-            partition=self.partition.index,
-            messages=len(gone),
-            held=held,
-            first=gone.min(),
-        )
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
