@@ -98,7 +98,7 @@ class Acquirer:
                 if self._damaged is None and not await self._advance(until):
                     return []
             return []
-        except ClosedError:
+        except (ClosedError, CannotConnectError):
             if self.is_stopped:
                 return []
             raise

@@ -137,6 +137,11 @@ class Asking:
         except TidelogError:  # with the connection it is withdrawn anyway
             pass
 
+    def stopped(self) -> None:
+        """Let a pull end that waits for a connection; what is told when the queue is left waits for one anew."""
+        if self.is_pulling:
+            self._desk.link.interrupt()
+
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def _answered(self, reply: Reply) -> None:

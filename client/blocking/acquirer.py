@@ -99,7 +99,7 @@ class Acquirer:
                 if self._damaged is None and not self._advance(until):
                     return []
             return []
-        except ClosedError:
+        except (ClosedError, CannotConnectError):
             if self.is_stopped:
                 return []
             raise

@@ -80,6 +80,7 @@ class Link:
         self._turn: runtime.Bell | None = None
         """Of the one who connects."""
         self._ended = time.Bell()
+        self._interrupts = 0
         self._backoff = Backoff()
         self._lost_at = 0.0
 
@@ -111,15 +112,16 @@ class Link:
         current = self._current
         if current is not None and current.error is None:
             return current
-        turn = self.time.Bell()
+        turn, interrupts = self.time.Bell(), self._interrupts
         try:
             while True:
+                self._check(interrupts)
                 other = self._take_turn(turn)
                 current = self._current  # looked at in the turn: whoever had it before may have connected
                 if current is not None and current.error is None:
                     return current
                 if other is None:
-                    return self._connect(deadline)
+                    return self._connect(deadline, interrupts)
                 now = self.time.now()
                 if not other.wait(min(deadline.at, now + self.time.at_most(MAX_SIT_S))) and now >= deadline.at:
                     raise deadline.timed_out(f"no connection to {self.address}")
@@ -196,13 +198,28 @@ class Link:
         self._closed = error
         self._ended.set()
 
-    def _connect(self, deadline: Deadline) -> Connection:
+    def interrupt(self) -> None:
+        """Whoever waits for a connection now gets CannotConnectError: it is to look whether it still needs one. Takes
+        no lock, so that a signal handler may call it."""
+        self._interrupts += 1
+        ended, self._ended = self._ended, self.time.Bell()
+        if self._closed is not None:
+            self._ended.set()
+        ended.set()
+
+    def _check(self, interrupts: int) -> None:
+        """Raise CannotConnectError if whoever waits was interrupted since."""
+        if self._interrupts != interrupts:
+            raise CannotConnectError(f"no connection to {self.address} when the wait for it was ended")
+
+    def _connect(self, deadline: Deadline, interrupts: int) -> Connection:
         pause_until, reason = 0.0, ""
         if self._current is not None:
             pause_until, reason = self._take_leave(self._current), str(self._current.error)
             self._current = None
         while True:
             self._pause(min(pause_until, deadline.at))
+            self._check(interrupts)
             if pause_until >= deadline.at:
                 tried = "" if deadline.seconds is None else f" (tried for {deadline.seconds:g} s)"
                 raise CannotConnectError(f"{reason}{tried}", address=self.address)

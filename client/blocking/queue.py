@@ -176,6 +176,7 @@ class Queue(Taking[AnyQueueMessage], Generic[AnyQueueMessage]):
         if acquirer is not None and desk is not None:
             acquirer.is_stopped = True
             runtime.call_soon(desk.home, acquirer.notify)
+            runtime.call_soon(desk.home, acquirer.asking.stopped)
 
     def close(self, timeout: Timeout = DEFAULT) -> None:
         """Stop, give back what is not settled, and return when everything else is durable. Raises LeaseLostError if

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from tests.client.test_queue_process import worker
 from tests.client.test_silence import impatient
 from tests.helpers.broker_process import BrokerProcess
 from tests.helpers.proxy import Proxy
-from tidelog import Client, LeaseLostError
+from tidelog import Client, LeaseLostError, TidelogError
 from tidelog.protocol.api import Api
 
 pytestmark = pytest.mark.process
@@ -182,4 +185,32 @@ def test_a_connection_that_goes_silent(flavour: str, silence: str, queue_broker:
         await _all_of(Stage(world, queue_broker), proxy, SILENCES[silence])
 
     with Proxy(*queue_broker.address) as proxy, impatient():
+        run(flavour, body)
+
+
+@pytest.mark.parametrize("has_connected", [True, False])
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_stop_ends_a_wait_for_a_broker_that_is_away(flavour: str, has_connected: bool, tmp_path: Path) -> None:
+    """A thread or a signal handler stops a loop that waits for nothing but a connection: it ends at once, and what cannot
+    be told any more is said by the end of the block."""
+
+    async def body(world: World) -> None:
+        stage = Stage(world, broker)
+        async with stage.client(timeout=1) as client:
+            await stage.fill(client, 3)
+            with pytest.raises(TidelogError) if has_connected else nullcontext():
+                async with stage.queue(client, max_in_flight=3) as queue:
+                    held = [message async for message in queue.messages(limit=3)] if has_connected else []
+                    broker.kill()
+                    for message in held:
+                        await done(message.ack())
+                    timer = threading.Timer(0.5, queue.stop)
+                    timer.start()
+                    begun = time.monotonic()
+                    assert [message async for message in queue] == []
+                    took_s = time.monotonic() - begun
+                    timer.join()
+            assert 0.4 < took_s < 3
+
+    with BrokerProcess(tmp_path / "data") as broker:
         run(flavour, body)
