@@ -10,7 +10,6 @@ Whoever decides for all partitions of a group is `QueueGroup`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -161,11 +160,11 @@ class GroupPartition:
         state = self.state
         if state is None:
             return None
-        offsets = batches.choice.offsets
-        gone = below(offsets, state.frontier) - state.ready
+        gone = below(batches.choice.offsets, state.frontier) - state.ready
         if not gone:
             return batches
-        return replace(batches, choice=Choice(offsets - gone)) if gone != offsets else None
+        left = batches.without(gone)
+        return left if left.choice else None
 
     def lease(
         self, batches: LeasedBatches, member: int, room: Room, *, duration_us: int, counts: bool

@@ -19,6 +19,7 @@ from ...protocol.batch import Attributes
 from ...protocol.errors import TidelogError
 from ...protocol.offset_ranges import unpack_ranges
 from ..delivery.acquiring import Choice
+from ..delivery.offset_set import OffsetSet
 from ..storage.files import File
 from ..storage.loading import NotReadyError
 from ..storage.log import Log
@@ -91,6 +92,16 @@ class LeasedBatches:
         choice = self.choice.below(offset)
         end = choice.offsets.max() + 1 if choice else 0
         return LeasedBatches(choice, [one for one in self.batches if one.base_offset < end], is_full=True)
+
+    def without(self, gone: OffsetSet) -> LeasedBatches:
+        """Return those of other messages than these, and the batches that hold some of them: of a batch that holds none
+        nothing can be cut."""
+        left = self.choice.offsets - gone
+        end = left.max() + 1 if left else 0
+        kept = [
+            one for one in self.batches if one.base_offset < end and left.next_set_bit(one.base_offset) < one.end_offset
+        ]
+        return LeasedBatches(Choice(left, self.choice.are_suspects), kept, self.is_full)
 
     @property
     def bytes(self) -> int:

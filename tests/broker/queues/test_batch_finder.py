@@ -146,3 +146,16 @@ def test_the_batch_that_is_known_keeps_no_file_open() -> None:
     gc.collect()
     assert watched() is None
     assert known.find(part.partition.log, Choice(OffsetSet([1])), 100, must=True) is None
+
+
+def test_a_batch_of_which_every_message_is_gone_is_left_out() -> None:
+    """Of what was looked up only batches that hold some of the rest are kept: nothing can be cut out of the others."""
+    core, _member = begin(4)
+    log = core.topic("orders").partition(0).log
+    chosen = OffsetSet([at + SIZE * number for number in range(4) for at in (3, SIZE - 1)])
+    found = find_batches(log, Choice(chosen), max_bytes=1 << 20, upto=log.end_offset, may_wait=True)
+    assert [one.base_offset for one in found.batches] == [0, SIZE, 2 * SIZE, 3 * SIZE]
+    left = found.without(OffsetSet([3, SIZE + 3, 2 * SIZE - 1, 3 * SIZE + 3, 4 * SIZE - 1]))
+    assert [*left.choice.offsets] == [SIZE - 1, 2 * SIZE + 3, 3 * SIZE - 1]
+    assert [one.base_offset for one in left.batches] == [0, 2 * SIZE]
+    assert found.without(chosen).batches == []
