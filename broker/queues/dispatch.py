@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from ...protocol.errors import TidelogError, UnknownTopicIdError
 from ...protocol.messages import Acquire, AcquireReply, PartitionProblem
@@ -22,12 +21,11 @@ from .available import Available
 from .bug import told_bug
 from .draining import Draining
 from .granting import Granting
-from .group_partition import GroupPartition, Leased, Wanted
+from .group_partition import GroupPartition, Wanted
 from .lane_turns import LaneTurns
-from .leased_batches import LeasedBatches
 from .member import Member
 from .offer import Offer, problem_of
-from .room import MAX_GRANTS, Room
+from .room import MAX_GRANTS
 from .surroundings import Surroundings
 from .topic_source import TopicSource
 from .waiting_acquire import WaitingAcquire
@@ -183,7 +181,7 @@ class Dispatch:
         others are served."""
         if waiter.member.holds_suspects:
             return
-        offer = Offer(waiter, self._around.max_frame_bytes, self._room)
+        offer = Offer(waiter, self._around.max_frame_bytes, self._room, self._noted)
         try:
             self._serve(offer)
         except BaseException as bug:
@@ -225,7 +223,7 @@ class Dispatch:
             self._draining.end(member)
             if self._room() <= 0:
                 return
-            self._lease(offer, part, Wanted(suspects=True))
+            offer.lease(part, Wanted(suspects=True))
             if offer.leased:
                 return
         if not are_some:
@@ -243,26 +241,22 @@ class Dispatch:
         for part in self._available.turns(topics):
             if offer.room.is_full or len(offer.leased) == MAX_GRANTS:
                 break
-            self._lease(offer, part, Wanted())
+            offer.lease(part, Wanted())
             self._available.rotate(part)
         # Also where something was leased: what is open may have something for ever.
         for part in self._available.to_prepare(topics):
-            self._lease(offer, part, Wanted())
+            offer.lease(part, Wanted())
 
     def _lease_by_lanes(self, offer: Offer) -> None:
         topics = offer.waiter.topics
-        offer.order = self._lanes.lease(topics, offer.room, self._room(), _Giver(offer, self._noted))
+        offer.order = self._lanes.lease(topics, offer.room, self._room(), offer)
         if not offer.leased:
             for part in self._lanes.unknown(topics):
                 self._available.note_preparing(part)  # nobody asked it for a lease
             self._available.tidy(topics)
 
-    def _lease(self, offer: Offer, part: GroupPartition, of: Wanted) -> Leased | None:
-        one = offer.lease(part, of)
-        self._noted(part, is_given=one is not None)
-        return one
-
-    def _noted(self, part: GroupPartition, *, is_given: bool) -> None:
+    def _noted(self, part: GroupPartition, is_given: bool) -> None:
+        """Note what came of asking a partition."""
         if not is_given:
             self._available.note_preparing(part)
         self._is_troubled |= part.problem() is not None
@@ -280,32 +274,3 @@ class Dispatch:
                 reply.undelivered()
 
         granting.begin().on_done(granted)
-
-
-class _Noted(Protocol):
-    """Notes what came of asking a partition."""
-
-    def __call__(self, part: GroupPartition, *, is_given: bool) -> None: ...
-
-
-class _Giver:
-    """What lanes take their leases of: an offer, with what came of it noted."""
-
-    def __init__(self, offer: Offer, noted: _Noted) -> None:
-        self._offer = offer
-        self._noted = noted
-
-    def lease(self, part: GroupPartition, of: Wanted, count: int) -> Leased | None:
-        one = self._offer.lease(part, of, count)
-        self._noted(part, is_given=one is not None)
-        return one
-
-    def look(self, part: GroupPartition, of: Wanted, count: int, room: Room) -> LeasedBatches | None:
-        found = self._offer.look(part, of, count, room)
-        self._noted(part, is_given=found is not None)
-        return found
-
-    def lease_found(self, part: GroupPartition, found: LeasedBatches) -> Leased | None:
-        one = self._offer.lease_found(part, found)
-        self._noted(part, is_given=one is not None)
-        return one

@@ -16,8 +16,15 @@ from .waiting_acquire import WaitingAcquire
 class Offer:
     """One attempt to serve one acquire."""
 
-    def __init__(self, waiter: WaitingAcquire, max_frame_bytes: int, may_lease: Callable[[], int]) -> None:
-        """`may_lease` returns how many more messages may be in flight."""
+    def __init__(
+        self,
+        waiter: WaitingAcquire,
+        max_frame_bytes: int,
+        may_lease: Callable[[], int],
+        noted: Callable[[GroupPartition, bool], None],
+    ) -> None:
+        """`may_lease` returns how many more messages may be in flight; `noted` is told of each partition that was asked
+        whether it had something."""
         request = waiter.request
         self.waiter = waiter
         self.room = Room.of(request.max_records, request.max_bytes, max_frame_bytes)
@@ -29,18 +36,26 @@ class Offer:
         """Whether a partition has something that it could not record or read, which is told at once. One that gives
         nothing until it is mended is in nobody's way."""
         self._may_lease = may_lease
+        self._noted = noted
 
     def __repr__(self) -> str:
         return f"<Offer of {len(self.leased)} leases to {self.waiter!r}>"
 
     def lease(self, part: GroupPartition, of: Wanted, count: int | None = None) -> Leased | None:
         """Take one lease of a partition, of at most `count` messages; None where there was none to be had."""
-        found = self.look(part, of, count, self.room)
-        return None if found is None or not found.batches else self._lease(part, found)
+        found = self._look(part, of, count, self.room)
+        one = None if found is None or not found.batches else self._lease(part, found)
+        self._noted(part, one is not None)
+        return one
 
     def look(self, part: GroupPartition, of: Wanted, count: int | None, room: Room) -> LeasedBatches | None:
         """Look up what could be leased of a partition with so much room, at most `count` messages; no batch where
         nothing fits, None where there is nothing."""
+        found = self._look(part, of, count, room)
+        self._noted(part, found is not None)
+        return found
+
+    def _look(self, part: GroupPartition, of: Wanted, count: int | None, room: Room) -> LeasedBatches | None:
         limit = self._may_lease() if count is None else min(self._may_lease(), count)
         if limit <= 0:
             return None
@@ -56,7 +71,9 @@ class Offer:
     def lease_found(self, part: GroupPartition, found: LeasedBatches) -> Leased | None:
         """Lease what was looked up before other things were; None where it was not to be had after all."""
         still = part.still(found)
-        return None if still is None else self._lease(part, still)
+        one = None if still is None else self._lease(part, still)
+        self._noted(part, one is not None)
+        return one
 
     def _lease(self, part: GroupPartition, found: LeasedBatches) -> Leased | None:
         waiter = self.waiter
