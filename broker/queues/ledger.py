@@ -227,7 +227,7 @@ class Ledger:
         gone = _unsettled(state, state.begin, start)
         self._books.counters.removed_by_retention += len(gone)
         holders = {lease.id: lease.member for lease in state.leases.values()}
-        held = sum(len(below(lease.left, start)) for lease in state.leases.values())
+        held = sum(len(below(lease.left, start)) for lease in state.leases.values()) if gone else 0
         lost = below(state.moves.offsets, start)
         state.clip_below(start)
         self.log.keep_retries()
