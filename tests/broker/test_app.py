@@ -173,7 +173,7 @@ async def test_a_stop_answers_waiting_fetches_and_says_why() -> None:
         await running.finished.wait()
 
 
-async def test_a_stop_does_not_wait_for_a_peer_that_never_reads(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_stop_does_not_wait_for_a_peer_that_never_reads(mock_clock: trio.testing.MockClock) -> None:
     """After `drain_timeout` a connection that does not take its replies is closed all the same."""
     async with running_broker({"broker": {"drain_timeout": "2s", "send_buffer_bytes": "4KiB"}}) as running:
         peer = await running.greeted()

@@ -197,7 +197,7 @@ def test_every_key_has_an_effect() -> None:
 @pytest.mark.trio
 @pytest.mark.parametrize("key", EFFECTS)
 async def test_a_key_does_what_it_says(
-    key: str, tmp_path: Path, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    key: str, tmp_path: Path, mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What can be observed with the default is one thing, and with another value another."""
     observe, changed, expected_by_default, expected = EFFECTS[key]

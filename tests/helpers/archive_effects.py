@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.helpers.config_effects import Given, Observation, TrioClock, metric, pass_time, produced, setting
+import trio
+
+from tests.helpers.config_effects import Given, Observation, metric, produced, setting
 from tests.helpers.raw_peer import RawPeer
 from tests.helpers.running_broker import RunningBroker, running_broker
+from tests.helpers.trio_clock import TrioClock
 from tidelog.broker.app_archive import store_of
 from tidelog.broker.config import Config
 from tidelog.protocol.batch import encode_batch
@@ -82,7 +85,7 @@ async def archived_soon(sections: dict[str, Given], path: Path) -> object:
     """Whether sealed segments are archived within two minutes."""
     async with running_broker(archiving(sections, path), clock=TrioClock()) as running:
         await filled(running, await running.greeted())
-        await pass_time(120)
+        await trio.sleep(120)
         return await metric(await running.greeted(), "tidelog_archived_segments_total") > 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import socket
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import trio.testing
 
 from tests.helpers.raw_peer import RawPeer
 from tests.helpers.running_broker import RunningBroker, running_broker
+from tests.helpers.trio_clock import TrioClock
 from tidelog.broker.config import Config
 from tidelog.broker.logging import configure, get_logger, silence
 from tidelog.broker.storage.files import DiskFiles
@@ -35,25 +35,6 @@ from tidelog.protocol.messages import (
 
 Given = dict[str, object]
 Observation = Callable[[dict[str, dict[str, object]], Path], Awaitable[object]]
-
-
-class TrioClock:
-    """The clock of Trio, so that a test's clock jumps over what everybody sleeps through."""
-
-    def __init__(self) -> None:
-        self._clock = trio.lowlevel.current_clock()  # kept: the broker asks from threads too
-
-    def monotonic_us(self) -> int:
-        """Return Trio's time."""
-        return int(self._clock.current_time() * 1e6)
-
-    def boottime_us(self) -> int:
-        """Return the same."""
-        return self.monotonic_us()
-
-    def wall_us(self) -> int:
-        """Return Trio's time, counted from a day in 2023."""
-        return 1_700_000_000_000_000 + self.monotonic_us()
 
 
 async def code_of(peer: RawPeer) -> str | None:
@@ -108,16 +89,6 @@ def told(name: str) -> Observation:
             return getattr((await running.connect().greet()).limits, name)
 
     return observe
-
-
-async def pass_time(seconds: int) -> None:
-    """Let at least so much virtual time pass, and real time for what threads do meanwhile.
-
-    While a thread is waited for a jumping clock runs on: some minutes more may pass, and idle connections be closed.
-    """
-    for _ in range(10):
-        await trio.sleep(seconds / 10)
-        await trio.to_thread.run_sync(time.sleep, 0.02)
 
 
 def within_real_time(experiment: Callable[[RunningBroker], Awaitable[object]]) -> Observation:
@@ -272,7 +243,7 @@ async def segments_after_a_pause(running: RunningBroker) -> object:
     topic_id = await running.topic(await running.greeted())
     for _ in range(2):
         await produced(await running.greeted(), topic_id, encode_batch([b"x"], timestamp_us=5))
-        await pass_time(10)
+        await trio.sleep(10)
     return (await details(await running.greeted(), topic_id)).segments > 1
 
 
@@ -321,7 +292,7 @@ async def removed(running: RunningBroker, settings: dict[str, int] | None = None
     topic_id = await running.topic(peer, settings={"segment_bytes": 65_536, **(settings or {})})
     for _ in range(8):
         await produced(peer, topic_id, encode_batch([bytes(30_000)], timestamp_us=5))
-    await pass_time(120)
+    await trio.sleep(120)
     return await metric(await running.greeted(), "tidelog_expired_segments_total") > 0
 
 
@@ -336,7 +307,7 @@ async def removed_by_age(running: RunningBroker) -> object:
     topic_id = await running.topic(peer, settings={"segment_bytes": 65_536})
     for _ in range(8):
         await produced(peer, topic_id, encode_batch([bytes(30_000)], timestamp_us=5))
-    await pass_time(3 * 3600)
+    await trio.sleep(3 * 3600)
     return await metric(await running.greeted(), "tidelog_expired_segments_total") > 0
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.helpers.config_effects import Given, Observation, TrioClock, pass_time, produced
+import trio
+
+from tests.helpers.config_effects import Given, Observation, produced
 from tests.helpers.raw_peer import RawPeer
 from tests.helpers.running_broker import RunningBroker, running_broker
+from tests.helpers.trio_clock import TrioClock
 from tidelog.broker.storage.files import DiskFiles
 from tidelog.protocol.batch import encode_batch
 from tidelog.protocol.messages import (
@@ -31,8 +34,6 @@ from tidelog.protocol.messages import (
 )
 
 MEMBER = 7
-
-TRIES = 100
 
 
 async def _ask(peer: RawPeer, message: Message) -> Message:
@@ -98,23 +99,13 @@ async def _leased(running: RunningBroker) -> _Leased:
     joined = await _ask(peer, JoinGroup("default/g", [topic_id], MEMBER))
     assert isinstance(joined, JoinGroupReply)
     whose = (joined.group.id, joined.group.generation, MEMBER)
-    return await _lease_of(running, whose, topic_id)
+    return await _lease_of(peer, whose, topic_id)
 
 
-async def _lease_of(running: RunningBroker, whose: tuple[int, int, int], topic_id: int) -> _Leased:
-    """Lease what there is, over a new connection.
-
-    While a thread syncs a lease a jumping clock runs on, for longer than the lease runs if the machine is busy: then
-    nobody is given it, and it is asked for again.
-    """
-    for _ in range(TRIES):
-        peer = await running.greeted()
-        acquired = await _ask(peer, Acquire(*whose, [topic_id]))
-        assert isinstance(acquired, AcquireReply)
-        if acquired.grants:
-            return _Leased(peer, topic_id, whose, acquired.grants[0].lease)
-        await pass_time(1)
-    raise AssertionError(f"expected a lease, found none {TRIES} times")
+async def _lease_of(peer: RawPeer, whose: tuple[int, int, int], topic_id: int) -> _Leased:
+    acquired = await _ask(peer, Acquire(*whose, [topic_id]))
+    assert isinstance(acquired, AcquireReply)
+    return _Leased(peer, topic_id, whose, acquired.grants[0].lease)
 
 
 async def retention_of_letters(running: RunningBroker) -> object:
@@ -126,7 +117,7 @@ async def retention_of_letters(running: RunningBroker) -> object:
         assert isinstance(found, MetadataReply)
         if found.topics:
             return found.topics[0].settings["retention"]
-        await pass_time(1)
+        await trio.sleep(1)
     return None
 
 
@@ -157,8 +148,8 @@ async def settled_events_removed(sections: dict[str, Given], path: Path) -> obje
         for number in range(1, 5):
             peer = await running.greeted()
             await produced(peer, topic_id, encode_batch([b"x"], timestamp_us=5))
-            held = await _lease_of(running, whose, topic_id)
+            held = await _lease_of(peer, whose, topic_id)
             item = SettleItem(topic_id, 0, held.lease, Settling.ACCEPT)
             assert await _ask(held.peer, Settle(*whose, number, [item])) == SettleReply([None])
-            await pass_time(2 * 3600)
+            await trio.sleep(2 * 3600)
     return not list(folder.glob("partitions/*/delivery/00000000000000000000.log"))

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
+import trio.testing
 
 from tests.helpers.raw_peer import RawPeer
+from tests.helpers.trio_clock import jump_while_idle
 from tidelog.broker.app import Broker
 from tidelog.broker.clock import Clock, SystemClock
 from tidelog.broker.config import Config
@@ -65,6 +67,8 @@ async def running_broker(
             finished.set()
 
     async with trio.open_nursery() as nursery:
+        if isinstance(trio.lowlevel.current_clock(), trio.testing.MockClock):
+            nursery.start_soon(jump_while_idle, broker)
         await nursery.start(run)
         running = RunningBroker(broker, finished)
         yield running
@@ -72,3 +76,4 @@ async def running_broker(
             peer.sock.close()
         broker.stop()
         await finished.wait()
+        nursery.cancel_scope.cancel()

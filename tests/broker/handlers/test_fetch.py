@@ -7,6 +7,7 @@ import trio
 import trio.testing
 from tests.helpers.raw_peer import produce
 from tests.helpers.running_broker import running_broker
+from tests.helpers.trio_clock import TrioClock
 
 from tidelog.broker.handlers.fetch import MAX_POSITIONS
 from tidelog.protocol.batch import decode_batch, encode_batch, iterate_headers
@@ -130,10 +131,8 @@ async def test_min_bytes_beyond_max_bytes_do_not_wait_for_ever() -> None:
         assert values(reply) == [bytes(1_000)]
 
 
-async def test_max_wait_ends_a_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_max_wait_ends_a_wait(mock_clock: trio.testing.MockClock) -> None:
     """When `max_wait_us` is over the reply holds what came so far."""
-    from tests.helpers.config_effects import TrioClock
-
     async with running_broker(clock=TrioClock()) as running:
         peer = await running.greeted()
         topic_id = await running.topic(peer)
@@ -145,10 +144,8 @@ async def test_max_wait_ends_a_wait(autojump_clock: trio.testing.MockClock) -> N
         assert values(reply) == [b"x"]
 
 
-async def test_no_wait_is_longer_than_a_minute(autojump_clock: trio.testing.MockClock) -> None:
+async def test_no_wait_is_longer_than_a_minute(mock_clock: trio.testing.MockClock) -> None:
     """The broker caps what a client may ask for."""
-    from tests.helpers.config_effects import TrioClock
-
     async with running_broker(clock=TrioClock()) as running:
         peer = await running.greeted()
         topic_id = await running.topic(peer)
