@@ -15,6 +15,7 @@ from .core.times import from_us
 from .headers import Headers
 from .message import Message
 from .message_state import Failure
+from .retry import Retry
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -39,13 +40,15 @@ class DeadLetter(msgspec.Struct, frozen=True):
     first_delivered: datetime | None = None
     dead_lettered: datetime | None = None
     redrives: int = 0
+    retry: Retry | None = None
+    """The policy that its producer gave the message; None where its group's was in force."""
 
     @classmethod
-    def of(cls, message: Message) -> DeadLetter:
+    def of(cls, message: Message, retry: Retry | None = None) -> DeadLetter:
         """Read what the headers of a copy say."""
         said = DeadLetterHeaders.read(message.headers.items())
         if said is None:
-            return cls(message)
+            return cls(message, retry=retry)
         return cls(
             message,
             said.reason,
@@ -59,6 +62,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
             from_us(said.first_delivered_us) if said.first_delivered_us else None,
             from_us(said.at_us) if said.at_us else None,
             said.redrives,
+            retry,
         )
 
     @property

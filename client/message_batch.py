@@ -14,9 +14,11 @@ from ..protocol.batch import DEFAULT_PRIORITY, HeaderColumns, RecordBatch
 from ..protocol.errors import DecodeError
 from . import frames
 from .core.arguments import row_of
+from .core.retries import unpack_retry
 from .core.times import from_us
 from .headers import NO_HEADERS, Headers, headers_of
 from .message import AnyMessage, Message, TypedMessage
+from .retry import Retry
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 Entry = TypeVar("Entry")
 T = TypeVar("T")
+Scalar = TypeVar("Scalar", bound=np.generic)
 Bytes = Sequence[bytes | None]
 
 
@@ -142,6 +145,14 @@ class MessageBatch(Generic[AnyMessage]):
     def priority(self) -> int:
         """The priority of every message in it."""
         return self._records.header.priority
+
+    @property
+    def retries(self) -> Sequence[Retry | None]:
+        """The retry policy that the producer gave each message (`retry=`); None where it is as its group says."""
+        column = self._records.routing.retries
+        if column is None:
+            return Repeated(None, len(self))
+        return [unpack_retry(entry.tobytes()) for entry in self._pick_array(column)]
 
     def with_codec(self, decoder: Decoder[T]) -> MessageBatch[TypedMessage[T]]:
         """Return the same records as messages whose values a codec decodes."""
@@ -270,7 +281,7 @@ class MessageBatch(Generic[AnyMessage]):
         entries = list(column)
         return [entries[int(at)] for at in self._rows]
 
-    def _pick_array(self, column: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _pick_array(self, column: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
         return column[self._start : self._stop] if self._rows is None else column[self._rows]
 
 

@@ -19,9 +19,9 @@ from ..core.letter_filter import LetterFilter, letter_filter
 from ..core.times import DEFAULT, Timeout, to_seconds, to_us
 from ..dead_letter import AttemptHistory, DeadLetter, DeadLetterAttempt, Purged, Redriven, RefusedRedrive
 from ..headers import HeadersInput
-from ..message import Message
 from .letter_choice import chosen_letters, chosen_spans
-from .letter_reading import count_pending, find_letter_topics, read_attempts
+from .letter_reading import count_pending, find_letter_topics, letters_of, read_attempts
+from .one_message import read_one
 from .session import Session
 
 REDRIVE_AT_ONCE = 1_000
@@ -47,10 +47,6 @@ class Owner(Protocol):
 
     def deadline(self, timeout: Timeout) -> Deadline:
         """Return until when a call may take."""
-        ...
-
-    async def get(self, message_id: str, *, codec: None, timeout: Timeout = DEFAULT) -> Message:
-        """Return one message by its id."""
         ...
 
 
@@ -105,7 +101,7 @@ class AsyncDeadLetters:
         session = self._client.open_session()
         check_text("letter_id", letter_id, "orders.dlq/2@7")
         wanted = MessageId.parse(letter_id, session.directory.namespace)
-        letter = DeadLetter.of(await self._client.get(letter_id, codec=None, timeout=timeout))
+        [letter] = letters_of(await read_one(session, wanted, self._client.deadline(timeout)))
         if letter.original_id is not None:
             return letter
         async for found in chosen_letters(session, letter_id, LetterFilter(), 1, self._deadlines(timeout)):

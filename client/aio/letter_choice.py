@@ -51,8 +51,7 @@ async def chosen_letters(
     left = limit
     for place in await _places(session, what, deadline):
         spans = place.cut(await pending_spans(session, place.entry, place.partition, deadline))
-        async for message in read_letters(session, place.entry, place.partition, spans, deadline):
-            letter = DeadLetter.of(message)
+        async for letter in read_letters(session, place.entry, place.partition, spans, deadline):
             if not (place.holds(letter) and wanted.matches(letter)):
                 continue
             yield letter
@@ -75,10 +74,9 @@ async def chosen_spans(
             left -= min(left, sum(end - start for start, end in spans))
             continue
         found: list[int] = []
-        async for message in read_letters(session, place.entry, place.partition, spans, deadline):
-            letter = DeadLetter.of(message)
+        async for letter in read_letters(session, place.entry, place.partition, spans, deadline):
             if left and place.holds(letter) and wanted.matches(letter):
-                found.append(message.offset)
+                found.append(letter.message.offset)
                 left -= 1
             if len(found) == at_once or (found and not left):
                 yield place, _spans_of(found)

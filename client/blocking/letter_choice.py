@@ -52,8 +52,7 @@ def chosen_letters(
     left = limit
     for place in _places(session, what, deadline):
         spans = place.cut(pending_spans(session, place.entry, place.partition, deadline))
-        for message in read_letters(session, place.entry, place.partition, spans, deadline):
-            letter = DeadLetter.of(message)
+        for letter in read_letters(session, place.entry, place.partition, spans, deadline):
             if not (place.holds(letter) and wanted.matches(letter)):
                 continue
             yield letter
@@ -76,10 +75,9 @@ def chosen_spans(
             left -= min(left, sum(end - start for start, end in spans))
             continue
         found: list[int] = []
-        for message in read_letters(session, place.entry, place.partition, spans, deadline):
-            letter = DeadLetter.of(message)
+        for letter in read_letters(session, place.entry, place.partition, spans, deadline):
             if left and place.holds(letter) and wanted.matches(letter):
-                found.append(message.offset)
+                found.append(letter.message.offset)
                 left -= 1
             if len(found) == at_once or (found and not left):
                 yield place, _spans_of(found)

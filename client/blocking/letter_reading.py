@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ...protocol.dead_letter_headers import DEAD_LETTER_SUFFIX, DeadLetterHeaders
+from ...protocol.dead_letter_headers import DEAD_LETTER_SUFFIX
 from ...protocol.errors import CorruptError, NotFoundError, OffsetOutOfRangeError, TidelogError
 from ...protocol.group_name import full_group_name
 from ...protocol.limits import MAX_BATCH_PAYLOAD_BYTES, MIB
@@ -28,7 +28,9 @@ from ...protocol.topic_name import MessageId
 from ..core.deadline import Deadline
 from ..core.directory import TopicEntry
 from ..core.position import Position
+from ..dead_letter import DeadLetter
 from ..message import Message
+from ..message_batch import MessageBatch
 from .metadata import look_up
 from .session import Session
 
@@ -91,8 +93,8 @@ def _holds_letters(session: Session, topic: TopicEntry, deadline: Deadline) -> b
         reply = (session.link.call(request, deadline)).message
         assert isinstance(reply, DeadLettersReply)
         spans = _spans_in(reply)
-        for message in read_letters(session, topic, partition, spans, lambda: deadline):
-            return DeadLetterHeaders.read(message.headers.items()) is not None
+        for letter in read_letters(session, topic, partition, spans, lambda: deadline):
+            return letter.original_id is not None
     return False
 
 
@@ -133,8 +135,8 @@ def count_pending(session: Session, topic: TopicEntry, deadline: NewDeadline) ->
 
 def read_letters(
     session: Session, topic: TopicEntry, partition: int, spans: Spans, deadline: NewDeadline
-) -> Iterator[Message]:
-    """Yield the records of these ranges. What retention removes meanwhile, or is damaged, is passed over."""
+) -> Iterator[DeadLetter]:
+    """Yield the dead letters in these ranges. What retention removes meanwhile, or is damaged, is passed over."""
     position = Position(topic, partition, 0)
     starts = [start for start, _ in spans]
     at = 0
@@ -149,15 +151,20 @@ def read_letters(
         was_verified = position.must_verify
         try:
             while (batch := position.next_batch(None, _max_payload_bytes(session))) is not None:
-                for message in batch:
-                    if _holds(spans, starts, message.offset):
-                        yield message
+                for letter in letters_of(batch):
+                    if _holds(spans, starts, letter.message.offset):
+                        yield letter
         except OffsetOutOfRangeError as error:
             position.seek(max(at + 1, _offset_in(error, "start")))
         except CorruptError as error:
             position.seek(max(at + 1, _offset_in(error, "next")))
         is_stuck = position.offset <= at and (was_verified or not position.must_verify)
         at = at + 1 if is_stuck else max(at, position.offset)
+
+
+def letters_of(batch: MessageBatch[Message]) -> list[DeadLetter]:
+    """Return the messages of a batch as the dead letters that they are."""
+    return [*map(DeadLetter.of, batch, batch.retries)]
 
 
 def _offset_in(error: TidelogError, name: str) -> int:

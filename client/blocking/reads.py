@@ -5,12 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar, overload
 
-import numpy as np
-
-from ...protocol.batch import decode_batch, verify
-from ...protocol.errors import NotFoundError
-from ...protocol.messages import Get, GetReply
-from ...protocol.topic_name import MessageId, short_name
+from ...protocol.topic_name import MessageId
 from ..codec import Codec, Decoder, chosen_decoder
 from ..core.bounds import Bound
 from ..core.deadline import Deadline
@@ -19,8 +14,8 @@ from ..core.subscription import TopicChoice
 from ..core.times import DEFAULT, Default, Timeout, timeout_seconds
 from ..core.words import ByWord, HoleWord, OrderWord
 from ..message import AnyMessage, Message, TypedMessage
-from ..message_batch import MessageBatch
 from .consumer import Consumer
+from .one_message import read_one
 from .reader import Reader
 from .replay import Replay
 from .session import Session
@@ -56,16 +51,8 @@ class Reads(Generic[AnyMessage]):
             raise TypeError(f"message_id: expected text such as orders/2@45678, found {message_id!r}")
         decoder = chosen_decoder(codec, self._codec)
         wanted = MessageId.parse(message_id, self._namespace)
-        request = Get(wanted.topic, wanted.count, wanted.partition, wanted.offset)
-        reply = self.open_session().link.call(request, self._until(timeout))
-        assert isinstance(reply.message, GetReply)
-        verify(reply.bulk)
-        records = decode_batch(reply.bulk)
-        batch = MessageBatch(short_name(wanted.topic), wanted.count, wanted.partition, records)
-        at = int(np.searchsorted(batch.offsets, wanted.offset))
-        if at < len(batch) and batch.offsets[at] == wanted.offset:
-            return batch[at] if decoder is None else batch.with_codec(decoder)[at]
-        raise NotFoundError(f"no message {wanted}: the broker answered with {batch!r}")
+        found = read_one(self.open_session(), wanted, self._until(timeout))
+        return found[0] if decoder is None else found.with_codec(decoder)[0]
 
     @overload
     def consumer(

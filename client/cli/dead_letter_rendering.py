@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from .escaping import visible_bytes
 from .json_records import header_list
 from .message_json import message_fields
+from .retry_text import format_retry, retry_fields
 from .times import format_time, format_time_us
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def letter_fields(letter: DeadLetter) -> dict[str, object]:
     again from this, and what is known of it."""
     fields = message_fields(letter.message)
     fields["headers"] = header_list(letter.headers.items())
+    if letter.retry is not None:
+        fields["retry"] = retry_fields(letter.retry)
     fields["dead_letter"] = {
         "reason": letter.reason,
         "error": letter.error,
@@ -102,6 +105,7 @@ def show_tables(out: StandardOutput, letter: DeadLetter, history: AttemptHistory
             ("dead-lettered", _shown_time(letter.dead_lettered)),
             ("timestamp", format_time_us(message.timestamp_us) or f"{message.timestamp_us} us"),
             ("priority", message.priority),
+            *(() if letter.retry is None else (("retry", format_retry(letter.retry)),)),
             ("key", _shown(letter.key)),
             *(("header", f"{name}: {_shown(value)}") for name, value in letter.headers.items()),
             ("value", _shown(letter.value)),

@@ -11,7 +11,7 @@ round trip exactly, null and empty apart:
 
 A time outside the years 1 to 9999 is written as `timestamp_us`, a whole number. Read, but never written, are also a
 `dedup_id` (or `dedup_id_base64`), which is spent when the message is stored, its copy being another message; and a
-`retry` (`retry_text` has its form), of which readers are told nothing.
+`retry` (`retry_text` has its form), which only `dlq` writes: other readers are told nothing of it.
 """
 
 from __future__ import annotations

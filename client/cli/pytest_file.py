@@ -43,7 +43,7 @@ Written by `tidelog dlq show {letter_id} --as-test`: fill in the import, and run
 
 from datetime import datetime
 
-from tidelog import Backoff
+from tidelog import Backoff{imports}
 from tidelog.testing import Broker
 
 from handlers import handle  # <- the function that takes the message
@@ -56,6 +56,7 @@ VALUE = {value}
 HEADERS = {headers}
 PRIORITY = {priority}
 TIMESTAMP = {timestamp}
+RETRY = {retry}
 
 EARLIER_ATTEMPTS = {earlier}
 """How they failed: the exception's type, and what it said."""
@@ -77,12 +78,19 @@ def test_the_handler_takes_the_dead_letter():
         client.groups.create(
             GROUP,
             TOPIC,
-            max_attempts={max_attempts},
+            max_attempts={group_max_attempts},
             visibility_timeout={visibility_timeout!r},
             backoff={backoff!r},
         )
         receipt = client.produce(
-            TOPIC, VALUE, key=KEY, headers=HEADERS, priority=PRIORITY, partition=PARTITION, timestamp=TIMESTAMP
+            TOPIC,
+            VALUE,
+            key=KEY,
+            headers=HEADERS,
+            priority=PRIORITY,
+            partition=PARTITION,
+            timestamp=TIMESTAMP,
+            retry=RETRY,
         )
         with client.queue(TOPIC, group=GROUP) as queue:  # codec=..., where the consumer has one
             for kind, text in EARLIER_ATTEMPTS:
@@ -91,8 +99,9 @@ def test_the_handler_takes_the_dead_letter():
             [message] = queue.receive()
             assert message.attempt == {attempt}
             handle(message)
-            message.ack()  # of no effect where the handler has settled it
             queue.flush()
+            if client.states(receipt.id)[0].state == "leased":
+                message.ack(wait=True)  # the handler leaves it to who calls it
         [state] = client.states(receipt.id)
         assert state.state == "acknowledged", state
 '''
@@ -104,6 +113,7 @@ def written_test(letter: DeadLetter, history: AttemptHistory | None, settings: G
 
     earlier = earlier_attempts(letter, history)
     attempt = len(earlier) + 1
+    max_attempts = _max_attempts(letter, attempt, settings)
     return _TEMPLATE.format(
         letter_id=letter.id,
         origin=_origin(letter),
@@ -117,8 +127,11 @@ def written_test(letter: DeadLetter, history: AttemptHistory | None, settings: G
         timestamp=_timestamp(letter.message.timestamp_us),
         earlier=_lines([repr(one) for one in earlier]),
         last_error=repr(letter.error),
+        retry="None  # as its group says" if letter.retry is None else repr(letter.retry),
+        imports="" if letter.retry is None else ", Retry",
         attempt=attempt,
-        max_attempts=_max_attempts(letter, attempt, settings),
+        max_attempts=_own_max_attempts(letter) or max_attempts,
+        group_max_attempts=max_attempts,
         visibility_timeout=DEFAULT_VISIBILITY_TIMEOUT_S if settings is None else settings.visibility_timeout,
         backoff=Backoff() if settings is None else settings.backoff,
     )
@@ -143,11 +156,15 @@ def earlier_attempts(letter: DeadLetter, history: AttemptHistory | None) -> list
 
 
 def _max_attempts(letter: DeadLetter, attempt: int, settings: GroupSettings | None) -> int:
-    """Return the limit that the message had: it may be its own, or what its group's was then. One that was given up at
-    its last attempt tells it; of one that was refused before the group's of today is the nearest."""
-    if letter.reason in LAST_ATTEMPT:
+    """Return the limit that the group had. A message without one of its own that was given up at its last attempt tells
+    it; of another one the group's of today is the nearest."""
+    if letter.reason in LAST_ATTEMPT and _own_max_attempts(letter) is None:
         return attempt
     return max(DEFAULT_MAX_ATTEMPTS if settings is None else settings.max_attempts, attempt)
+
+
+def _own_max_attempts(letter: DeadLetter) -> int | None:
+    return None if letter.retry is None else letter.retry.max_attempts
 
 
 def _attempt(kind: str, text: str) -> Attempt:

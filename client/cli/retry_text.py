@@ -41,10 +41,33 @@ def parse_backoff(text: str) -> Backoff:
 
 def format_backoff(backoff: Backoff) -> str:
     """Return a backoff as `parse_backoff` reads it, all of it."""
-    initial, longest = (
-        format_duration(round(_seconds(wait) * 1_000) * 1_000) for wait in (backoff.initial, backoff.max)
-    )
+    initial, longest = _shown_wait(backoff.initial), _shown_wait(backoff.max)
     return f"{backoff.kind}:{initial}:{longest}:{backoff.multiplier:g}:{backoff.jitter:g}"
+
+
+def _shown_wait(wait: Duration) -> str:
+    return format_duration(round(_seconds(wait) * 1_000) * 1_000)
+
+
+def retry_fields(retry: Retry) -> dict[str, object]:
+    """Return a policy as `read_retry` reads it, all of it."""
+    backoff = retry.backoff
+    fields: dict[str, object] = {} if retry.max_attempts is None else {"max_attempts": retry.max_attempts}
+    if backoff is not None:
+        fields["backoff"] = {
+            "kind": backoff.kind,
+            "initial": _shown_wait(backoff.initial),
+            "max": _shown_wait(backoff.max),
+            "multiplier": backoff.multiplier,
+            "jitter": backoff.jitter,
+        }
+    return fields
+
+
+def format_retry(retry: Retry) -> str:
+    """Return a policy for people."""
+    parts = [] if retry.max_attempts is None else [f"max_attempts={retry.max_attempts}"]
+    return " ".join([*parts, *([] if retry.backoff is None else [f"backoff={format_backoff(retry.backoff)}"])])
 
 
 def read_retry(found: object) -> Retry | None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.helpers.command_line import CommandLine
 
-from tidelog import Client
+from tidelog import Backoff, Client, Retry
 from tidelog.client.blocking.dead_letters import DeadLetters
 from tidelog.client.cli.dead_letters import redrive, show
 from tidelog.client.dead_letter import Redriven
@@ -317,7 +317,43 @@ def test_the_test_that_show_writes_runs(tidelog: CommandLine, topic: str, tmp_pa
     assert ended.returncode == 1
     assert b"ValueError: still" in ended.stdout
     giving_up = written.replace("from handlers import handle", "def handle(message): message.reject('no')")
-    assert _run(tmp_path, giving_up).returncode == 1
+    ended = _run(tmp_path, giving_up)
+    assert ended.returncode == 1
+    assert b"AssertionError: MessageState(" in ended.stdout
+
+
+def test_a_policy_of_its_own_stays_with_the_message(tidelog: CommandLine, topic: str, tmp_path: Path) -> None:
+    """A dead letter tells it, in a table, in JSON that makes the same message again, and in the test that it becomes:
+    refused before its own limit, which is above its group's, the message has attempts left there."""
+    policy = Retry(6, Backoff("constant", initial=1.5, jitter=0.0))
+    give_up(tidelog, topic, "x", attempts=2, retry=policy)
+    letter_id = f"{topic}.dlq/0@0"
+    with Client(tidelog.url) as client:
+        assert client.dead_letters.get(letter_id).retry == policy
+        assert [one.retry for one in client.dead_letters.list(topic)] == [policy]
+    assert (
+        b"retry            max_attempts=6 backoff=constant:1500ms:10m:2:0\n"
+        in tidelog.run("dlq", "show", letter_id).out
+    )
+    line = tidelog.run("dlq", "list", topic, "--output", "json").out
+    assert json.loads(line)["retry"] == {
+        "max_attempts": 6,
+        "backoff": {"kind": "constant", "initial": "1500ms", "max": "10m", "multiplier": 2.0, "jitter": 0.0},
+    }
+    tidelog.run("topics", "create", f"{topic}-again", "--partitions", "1")
+    tidelog.run("produce", f"{topic}-again", "--input", "json", stdin=line)
+    give_up(tidelog, f"{topic}-again", "y", attempts=2)  # and "x" with it, which comes first
+    with Client(tidelog.url) as client:
+        assert [one.retry for one in client.dead_letters.list(f"{topic}-again")] == [policy]
+    written = tidelog.run("dlq", "show", letter_id, "--as-test").out.decode()
+    (tmp_path / "handlers.py").write_text(
+        "def handle(message):\n"
+        "    assert (message.attempt, message.last_attempt, message.previous_error.text) == (2, False, 'poison')\n"
+    )
+    ended = _run(tmp_path, written)
+    assert ended.returncode == 0, ended.stdout.decode()
+    again = written.replace("from handlers import handle", "def handle(message): message.nack('again')")
+    assert b"state='waiting'" in _run(tmp_path, again).stdout
 
 
 def _run(folder: Path, written: str) -> subprocess.CompletedProcess[bytes]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tidelog import AttemptHistory, DeadLetter, DeadLetterAttempt, Failure, Message
+from tidelog import AttemptHistory, Backoff, DeadLetter, DeadLetterAttempt, Failure, Message, Retry
 from tidelog.client.cli.pytest_file import EXPIRED, UNKNOWN, earlier_attempts, written_test
 from tidelog.client.headers import Headers
 
@@ -16,11 +16,17 @@ HOSTILE = "\"\"\"\n'''\\{0}{letter_id}\x00\x1b[2J\u202e${HOME}"
 
 
 def letter(
-    attempts: int = 3, error: str | None = "boom", message: Message | None = None, reason: str = "rejected"
+    attempts: int = 3,
+    error: str | None = "boom",
+    message: Message | None = None,
+    reason: str = "rejected",
+    retry: Retry | None = None,
 ) -> DeadLetter:
     """A dead letter that was given up at noon."""
     found = message or Message("orders.dlq", 0, 7, b"k", b"v", 0, 0)
-    return DeadLetter(found, reason, error, "g", "orders", 2, 5, "orders/2@5", attempts, dead_lettered=NOON)
+    return DeadLetter(
+        found, reason, error, "g", "orders", 2, 5, "orders/2@5", attempts, dead_lettered=NOON, retry=retry
+    )
 
 
 def attempt(minutes: int, outcome: str, number: int = 1, error: str | None = "x") -> DeadLetterAttempt:
@@ -63,6 +69,30 @@ def test_the_limit_is_the_one_that_the_message_had(reason: str, attempts: int, l
     """Given up at its last attempt, that was the limit, whatever its group's is; refused before, it is the group's."""
     written = written_test(letter(attempts, reason=reason), None, None)
     assert f"            max_attempts={limit},\n" in written
+    assert f"for the {attempts}. of {limit} times" in written
+
+
+@pytest.mark.parametrize(
+    ("reason", "attempts", "retry", "limit", "of_group"),
+    [
+        ("rejected", 2, Retry(9), 9, 4),
+        ("rejected", 6, Retry(9), 9, 6),
+        ("max-attempts", 9, Retry(9, Backoff("constant", initial=2.5, jitter=0)), 9, 9),
+        ("max-attempts", 2, Retry(2), 2, 4),
+        ("rejected", 2, Retry(None, Backoff("linear", initial=0.001)), 4, 4),
+        ("max-attempts", 7, Retry(None, Backoff()), 7, 7),
+    ],
+)
+def test_a_policy_of_its_own_is_the_messages_and_not_its_groups(
+    reason: str, attempts: int, retry: Retry, limit: int, of_group: int
+) -> None:
+    """It is produced with the policy that it had, which goes before that of the group as it goes there."""
+    written = written_test(letter(attempts, reason=reason, retry=retry), None, None)
+    assert "from tidelog import Backoff, Retry\n" in written
+    [policy] = [line.removeprefix("RETRY = ") for line in written.splitlines() if line.startswith("RETRY = ")]
+    assert eval(policy, {"Retry": Retry, "Backoff": Backoff}) == retry
+    assert "            retry=RETRY,\n" in written
+    assert f"            max_attempts={of_group},\n" in written
     assert f"for the {attempts}. of {limit} times" in written
 
 

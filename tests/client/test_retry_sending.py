@@ -177,3 +177,18 @@ def test_sealed_segments_with_policies_are_read_past_the_broker(tmp_path: Path) 
     attempts = [part.records.routing.retries["max_attempts"].tolist() for part in parts]  # pyright: ignore
     assert attempts == [[at + 1] for at in range(sealed)]
     assert RETRY.itemsize == 16
+
+
+def test_a_batch_tells_the_policies_of_its_messages(broker: BrokerProcess) -> None:
+    """Each as it was given, in slices and steps too; none at all where nobody gave one."""
+    with Client(broker.url) as client:
+        client.topics.create("told", partitions=1)
+        client.produce_many("told", [b"0", b"1", b"2", b"3"], retry=[LINEAR, None, Retry(3), None])
+        client.produce_many("told", [b"4", b"5"])
+        with client.consumer("told", end="latest") as consumer:
+            first, second = consumer.batches()
+        assert [*first.retries] == [LINEAR, None, Retry(3), None]
+        assert [*first[1:3].retries] == [None, Retry(3)]
+        assert [*first[::2].retries] == [LINEAR, Retry(3)]
+        assert [*second.retries] == [*second[:].retries] == [None, None]
+        assert [*second[2:].retries] == []
