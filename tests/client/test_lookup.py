@@ -62,7 +62,7 @@ async def test_a_name_that_is_not_answered_costs_no_more_than_the_timeout(world:
         with pytest.raises(TimedOutError) as caught:
             await client.produce("t", b"", timeout=0.1)
         assert caught.value.details == {"stored": False}
-        assert server.asked == ["slow.test"]
+        await world.eventually(lambda: server.asked == ["slow.test"])  # a busy machine begins the lookup late
         server.answers.set()
         await client.ping()
         await client.close()
@@ -93,7 +93,7 @@ async def test_the_next_server_is_tried_when_a_name_is_not_answered(world: World
     with names() as server, patch(f"tidelog.client.{link}.link.CONNECT_TIMEOUT_S", 0.1):
         async with world.client(None, servers=["slow.test:1", world.broker.address]) as client:
             assert (await client.ping()).address == world.broker.address
-        assert server.asked == ["slow.test"]
+        await world.eventually(lambda: server.asked == ["slow.test"])  # a busy machine begins the lookup late
 
 
 @in_loops
