@@ -11,14 +11,12 @@ One flow at a time, so no two can meet. README.md says what a crash between any 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from ..protocol.errors import (
     ArchiveOffError,
     InvalidTopicError,
-    LogFencedError,
     TidelogError,
     TopicExistsError,
     TopicLimitError,
@@ -26,7 +24,6 @@ from ..protocol.errors import (
 from ..protocol.topic_name import INTERNAL_PREFIX, is_internal, short_name
 from ..protocol.topic_settings import KEYS, SettingValue, check_settings
 from .deferred import Deferred
-from .errors import kept
 from .flow import Flow, offloaded
 from .message_log import MessageLog
 from .meta import (
@@ -39,11 +36,12 @@ from .meta import (
 )
 from .opening import Wanted, open_partitions, remove_partitions
 from .partition import Partition
+from .registry import Registry
+from .reopening import Reopening, deferred
 from .services import Services
 from .storage.settings import LogSettings
 from .topic import Topic
 from .topic_defaults import SettingsInForce, TopicDefaults, TopicLimits
-from .watches import Wake
 
 _PATH = re.compile(r" \(.*/.*\)$")
 """The file at the end of what the operating system refused."""
@@ -57,35 +55,6 @@ class Created:
     created: bool
 
 
-class Registry(Protocol):
-    """Where live topics are published."""
-
-    @property
-    def before_back(self) -> Sequence[Callable[[Partition], Deferred[None]]]:
-        """Who is told of each partition that was offline, before it serves again."""
-        ...
-
-    def find(self, name: str) -> Topic | None:
-        """Return the live topic of a full name."""
-        ...
-
-    def named(self, name: str) -> Topic:
-        """Return it, or raise UnknownTopicError."""
-        ...
-
-    def publish(self, topic: Topic) -> None:
-        """Serve a topic, or serve it as it is now."""
-        ...
-
-    def withdraw(self, topic: Topic) -> None:
-        """Serve a topic no more."""
-        ...
-
-    def make_partition(self, topic_id: int, index: int, log: MessageLog, settings: SettingsInForce) -> Partition:
-        """Return the owner of an opened log."""
-        ...
-
-
 class Administration:
     """The flows. What they need of the broker comes in; what they change is published in the registry."""
 
@@ -97,6 +66,7 @@ class Administration:
         self._registry = registry
         self._defaults = defaults
         self._limits = limits
+        self._reopening = Reopening(services, meta, registry, self._open_one)
 
     # -- create --------------------------------------------------------------------------------------------------
 
@@ -255,7 +225,7 @@ class Administration:
         topic = self._registry.named(name)
         yield self._meta.record(TopicDeleted(topic.id))
         self._registry.withdraw(topic)
-        yield from [_deferred(partition.delete) for partition in topic.partitions]
+        yield from [deferred(partition.delete) for partition in topic.partitions]
         yield from self._remove_folders(topic.id)
         return topic.id
 
@@ -273,66 +243,14 @@ class Administration:
 
     def reopen(self, name: str) -> Flow[list[int]]:
         """Reopen the partitions of a topic that are fenced or offline; ends with those that serve again."""
-        topic = self._registry.named(name)
-        fenced = [partition for partition in topic.partitions if partition.is_fenced]
-        unsaid = [partition for partition in topic.partitions if partition.delivery.needs_reopening]
-        if not fenced and not unsaid and not topic.offline:
-            return []
-        yield self._meta.raise_epoch()
-        reopened: list[int] = []
-        failure: TidelogError | None = None
-        for partition in fenced:
-            error = yield from self._reopen(topic, partition)
-            if error is None:
-                reopened.append(partition.index)
-            failure = failure or error
-        for index in topic.offline:
-            logs: list[MessageLog] = []
-            try:
-                yield self._open(topic.id, range(index, index + 1), topic.settings, logs)
-            except TidelogError as error:
-                failure = failure or error
-                continue
-            (partition,) = self._partitions(topic.id, index, logs, topic.settings)
-            for told in self._registry.before_back:
-                yield told(partition)
-            topic.put(partition)
-            self._registry.publish(topic)
-            reopened.append(index)
-            failure = failure or partition.delivery.problem()
-        for partition in unsaid:
-            error = yield from self._reopen_delivery(partition)
-            if error is None:
-                reopened.append(partition.index)
-            failure = failure or error
-        if failure is not None and not reopened:
-            raise failure
-        return sorted(set(reopened))
+        return self._reopening.reopen(name)
 
-    def _reopen(self, topic: Topic, partition: Partition) -> Flow[TidelogError | None]:
-        """Recover a fenced log beside the old one, which serves reads until it is replaced."""
-        old = partition.log
-        why = LogFencedError("expected a log that takes writes, found one that is being reopened")
-        yield _deferred(lambda released: partition.release(why, released))
-        logs: list[MessageLog] = []
-        try:
-            yield self._open(topic.id, range(partition.index, partition.index + 1), topic.settings, logs)
-        except TidelogError as error:
-            partition.keep()
-            return kept(error)
-        partition.replace(logs[0])
-        old.close(clean=False)
-        partition.wake(Wake.VISIBLE)
-        return None
+    def reopen_full(self, name: str) -> Flow[None]:
+        """Open those that a full disk kept from being opened, if there is room by now."""
+        return self._reopening.reopen_full(name)
 
-    def _reopen_delivery(self, partition: Partition) -> Flow[TidelogError | None]:
-        """Recover a fenced delivery log, or open one that could not be opened; messages are read meanwhile."""
-        delivery = partition.delivery
-        why = LogFencedError("expected a delivery log that takes writes, found one that is being reopened")
-        yield _deferred(lambda released: delivery.release(why, released))
-        delivery.let_go()
-        yield delivery.reopen()
-        return delivery.problem()
+    def _open_one(self, topic: Topic, index: int, logs: list[MessageLog]) -> Deferred[None]:
+        return self._open(topic.id, range(index, index + 1), topic.settings, logs)
 
 
 def _not_made(one: Wanted, error: TidelogError) -> TidelogError:
@@ -341,14 +259,3 @@ def _not_made(one: Wanted, error: TidelogError) -> TidelogError:
     return type(error)(
         f"expected to create partition {one.index} of topic {short_name(one.topic)}, found {found}", **error.details
     )
-
-
-def _deferred(act: Callable[[Callable[[], None]], None]) -> Deferred[None]:
-    """Return a deferred that resolves when `act` calls what it is given."""
-    answer: Deferred[None] = Deferred()
-
-    def done() -> None:
-        answer.resolve(None)
-
-    act(done)
-    return answer

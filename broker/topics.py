@@ -23,6 +23,7 @@ from .meta import MetaLog, ProducerIds, RangeQuarantined
 from .nearest_name import nearest_name
 from .opening import refuse_lost_facts
 from .partition import Partition, PartitionStatistics
+from .reopening import lacks_room
 from .services import Services
 from .start import StartReport, start_topics
 from .storage.damage import DamagedRange
@@ -95,7 +96,7 @@ class Topics:
         """Told of each partition in which damage was found."""
         self.before_back: list[Callable[[Partition], Deferred[None]]] = []
         """Told of each partition that was offline, before it serves again; resolves when it may."""
-        self.when_expired: list[Callable[[], None]] = []
+        self.when_expired: list[Callable[[], None]] = [self._reopen_full]
         """Told when retention has been at all topics."""
         self.changes = Watches()
         """Who waits for a change of any topic."""
@@ -204,6 +205,11 @@ class Topics:
     def reopen(self, name: str) -> Deferred[list[int]]:
         """Reopen the fenced partitions of a topic; their indexes. Fails with UnknownTopicError, StorageError."""
         return self.flows.run(self._administration.reopen(name))
+
+    def _reopen_full(self) -> None:
+        for topic in self._by_id.values():
+            if lacks_room(topic) and not self.flows:
+                self.flows.run(self._administration.reopen_full(topic.name))
 
     def init_producer(self, name: str | None) -> Deferred[InitProducerReply]:
         """Give a producer identity: a new id, or a returning name's own id under a raised epoch."""
@@ -314,17 +320,18 @@ class Topics:
         logs: list[Log] = [log for partition in self._partitions() for log in partition.logs]
         logs.append(self.meta.log)
         if clean:
-            self._sync_together(logs)
+            _sync_together(self._services, logs)
         for log in logs:
             log.close(clean=clean)
 
-    def _sync_together(self, logs: Sequence[Log]) -> None:
-        tasks: list[tuple[Log, SyncTask]] = [(log, task) for log in logs if (task := log.begin_sync()) is not None]
-        errors = run_round(self._services.files, [task for _log, task in tasks])
-        for (log, task), error in zip(tasks, errors, strict=True):
-            log.finish_sync(task, error)
-            if error is not None:
-                self._services.report("sync failed at the stop", folder=log.folder, why=error.message)
+
+def _sync_together(services: Services, logs: Sequence[Log]) -> None:
+    tasks: list[tuple[Log, SyncTask]] = [(log, task) for log in logs if (task := log.begin_sync()) is not None]
+    errors = run_round(services.files, [task for _log, task in tasks])
+    for (log, task), error in zip(tasks, errors, strict=True):
+        log.finish_sync(task, error)
+        if error is not None:
+            services.report("sync failed at the stop", folder=log.folder, why=error.message)
 
 
 def _counted(partitions: Sequence[Partition], pace: Pace) -> Flow[tuple[list[PartitionStatistics], int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.errors import LogFencedError, TidelogError
+from ...protocol.errors import DiskFullError, LogFencedError, TidelogError
 from ..deferred import Deferred
 from ..errors import anew, kept
 from ..group_commit import fenced_error
@@ -84,6 +84,11 @@ class PartitionDelivery:
     def needs_reopening(self) -> bool:
         """Whether `topics reopen` has something to do."""
         return self.is_fenced or self._failure is not None
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether it could not be opened, or made, as the disk was full."""
+        return isinstance(self._failure, DiskFullError)
 
     # -- its life --------------------------------------------------------------------------------------------------
 

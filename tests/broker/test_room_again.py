@@ -1,0 +1,125 @@
+"""What a full disk kept from being opened is opened by itself once there is room; what is broken waits for somebody."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from tests.helpers.broker_core import Core, batch
+from tests.helpers.faulty_files import FaultyFiles
+from tests.helpers.giving_up import MINUTE, GivingUp, letter_settings
+
+from tidelog.broker.storage.files import MemoryFiles
+from tidelog.protocol.errors import DiskFullError
+
+SAID = "opened as there is room again"
+MESSAGES = "*/1-0/messages/0*"
+DELIVERY = "*/1-0/delivery/0*"
+LETTERS = "*/2-0/messages/0*"
+
+
+def begin(files: FaultyFiles) -> tuple[Core, GivingUp]:
+    """A core with a topic of four messages and a group that reads it."""
+    core = Core(files)
+    core.produce(core.create("orders", 1).partition(0), batch(b"0", b"1", b"2", b"3"))
+    giving = GivingUp(core)
+    giving.group("g", letter_settings())
+    return core, giving
+
+
+def look(core: Core) -> None:
+    """Have retention's pass take place, and what it begins."""
+    core.topics.expire()
+    core.settle()
+
+
+def test_a_partition_serves_again_once_there_is_room() -> None:
+    """Tried at each pass, not otherwise; then it is there with all it had, and takes writes."""
+    files = FaultyFiles(MemoryFiles())
+    core, _giving = begin(files)
+    core.topics.close()
+    fault = files.fail("open", errno.ENOSPC, path=MESSAGES, times=None)
+    core = core.next_process(files)
+    assert [type(why) for why in core.topic("orders").offline.values()] == [DiskFullError]
+    for tried in (2, 3):
+        core.advance(MINUTE)
+        look(core)
+        assert (fault.fired, [*core.topic("orders").offline]) == (tried, [0])
+    files.heal()
+    look(core)
+    partition = core.topic("orders").partition(0)
+    assert core.read(partition) == [b"0", b"1", b"2", b"3"]
+    core.produce(partition, batch(b"4"))
+    assert core.events.count(SAID) == 1
+    epoch = core.topics.epoch
+    look(core)
+    assert (core.topics.epoch, core.events.count(SAID)) == (epoch, 1)
+
+
+def test_what_is_broken_waits_for_somebody() -> None:
+    """Of a disk that cannot be read nothing is tried again: that needs an operator."""
+    files = FaultyFiles(MemoryFiles())
+    core, _giving = begin(files)
+    core.topics.close()
+    files.fail("open", errno.EIO, path=MESSAGES)
+    core = core.next_process(files)
+    epoch = core.topics.epoch
+    look(core)
+    assert ([*core.topic("orders").offline], core.topics.epoch) == ([0], epoch)
+    assert core.wait(core.topics.reopen("default/orders")) == [0]
+
+
+@pytest.mark.parametrize("operation", ["create", "write_at"])
+def test_a_delivery_log_that_could_not_be_made_is_made_later(operation: str) -> None:
+    """Messages are read meanwhile, and leased once it is there."""
+    files = FaultyFiles(MemoryFiles())
+    core, giving = begin(files)
+    fault = files.fail(operation, errno.ENOSPC, path=DELIVERY, times=None)
+    assert giving.take() == {}
+    core.settle()
+    assert fault.fired
+    problem = giving.part().problem()
+    assert isinstance(problem, DiskFullError)
+    look(core)
+    assert isinstance(giving.part().problem(), DiskFullError)
+    assert core.read(core.topic("orders").partition(0)) == [b"0", b"1", b"2", b"3"]
+    files.heal()
+    look(core)
+    assert giving.part().problem() is None
+    assert sorted(giving.take()) == [0, 1, 2, 3]
+
+
+def test_dead_letters_go_on_once_their_partition_is_there() -> None:
+    """What was given up while it was offline is copied, once each, without anybody's doing."""
+    files = FaultyFiles(MemoryFiles())
+    core, _giving = begin(files)
+    core.create("orders.dlq")
+    core.topics.close()
+    files.fail("open", errno.ENOSPC, path=LETTERS, times=None)
+    core = core.next_process(files)
+    giving = GivingUp(core)
+    giving.reject("g", [0, 1, 2])
+    core.settle()
+    assert core.events.count("dead letters blocked") == 1
+    look(core)
+    assert [*core.topic("orders.dlq").offline] == [0]
+    files.heal()
+    look(core)
+    core.settle()
+    assert giving.origins() == [0, 1, 2]
+    assert core.events.count("dead letters go on") == 1
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_nobodys() -> None:
+    """A pass that has its turn after the deletion does nothing."""
+    files = FaultyFiles(MemoryFiles())
+    core, _giving = begin(files)
+    core.topics.close()
+    files.fail("open", errno.ENOSPC, path=MESSAGES)
+    core = core.next_process(files)
+    deleting = core.topics.delete("default/orders")
+    core.topics.expire()
+    assert core.wait(deleting) == 1
+    look(core)
+    assert core.topics.find("default/orders") is None
+    assert SAID not in core.events
