@@ -19,7 +19,7 @@ class PageRoom:
         self._left = PAGE_BYTES if room_bytes is None else room_bytes
 
     @classmethod
-    def asked(cls, place: Message | None) -> PageRoom:
+    def asked(cls, place: object) -> PageRoom:
         """Room for who says from which place on; who names none has all in one reply."""
         return cls(WHOLE) if place is None else cls()
 

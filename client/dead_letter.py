@@ -124,7 +124,7 @@ class DeadLetterAttempt(msgspec.Struct, frozen=True):
 class AttemptHistory(msgspec.Struct, frozen=True):
     """Every attempt at a message in one group, in order of time, and what happened in between: a sequence of
     DeadLetterAttempt. `is_complete` unless some is not retained any more (`trace.retention`), cannot be read,
-    or lies among too much of other messages."""
+    lies among too much of other messages, or comes before the last thousands."""
 
     attempts: list[DeadLetterAttempt]
     is_complete: bool = True

@@ -16,13 +16,14 @@ from functools import partial
 from ...protocol.batch import BatchHeader
 from ...protocol.errors import NotFoundError, TidelogError
 from ...protocol.limits import MIB
-from ...protocol.messages import MessageAttemptsReply
+from ...protocol.messages import AttemptInfo, MessageAttemptsReply
 from ..deferred import Deferred
 from ..delivery.events import decode_event
 from ..delivery.fold import values_of
 from ..delivery.queue_state import QueueState
 from ..flow import Flow, awaited
 from ..meta.facts import Begin
+from ..page_room import PageRoom
 from ..partition import Partition
 from ..queues.delivery_log import DeliveryLog
 from ..search import search
@@ -64,7 +65,20 @@ def read_attempts(
             history.cut()
             is_complete = False
         yield from reading.read(max(at, later))
-    return MessageAttemptsReply(history.entries(), is_complete and reading.is_over)
+    entries = history.entries()
+    latest = _latest(entries)
+    return MessageAttemptsReply(latest, is_complete and reading.is_over and len(latest) == len(entries))
+
+
+def _latest(entries: list[AttemptInfo]) -> list[AttemptInfo]:
+    """Return the last of them, as many as a page holds: of what was tried for ever they say enough."""
+    room, count = PageRoom(), 0
+    for entry in reversed(entries):
+        if room.is_full:
+            break
+        room.put(entry)
+        count += 1
+    return entries[len(entries) - count :]
 
 
 def _history_of(delivery: DeliveryLog, group: int, generation: int, offset: int) -> MessageHistory | None:

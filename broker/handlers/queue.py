@@ -13,7 +13,6 @@ from ...protocol.messages import (
     LeaveGroup,
     LeaveGroupReply,
     MessageStates,
-    MessageStatesReply,
     Settle,
 )
 from ..deferred import Reply
@@ -61,7 +60,7 @@ def settle(context: Context, peer: Peer, request: Settle) -> Answer:
 
 def message_states(context: Context, request: MessageStates) -> Reply:
     """Say what every group makes of one message."""
-    return Reply(MessageStatesReply(context.queues.message_states(request.topic_id, request.partition, request.offset)))
+    return Reply(context.queues.message_states(request))
 
 
 def group_messages(context: Context, request: GroupMessages) -> Reply:

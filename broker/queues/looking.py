@@ -15,6 +15,8 @@ from ...protocol.messages import (
     GroupPartitionInfo,
     GroupPlace,
     MessageState,
+    MessageStates,
+    MessageStatesReply,
 )
 from ...protocol.topic_name import full_name
 from ..flow import Flow
@@ -88,18 +90,26 @@ class Looking:
         """Return what was counted of a group."""
         return self._counters.setdefault(group.id, Counters())
 
-    def message_states(self, topic_id: int, partition: int, offset: int) -> list[MessageState]:
+    def message_states(self, request: MessageStates) -> MessageStatesReply:
         """Return what the groups that read a topic make of a message. Raises UnknownTopicIdError, NotFoundError."""
-        one = self._topics.partition(topic_id, partition)
+        topic_id, offset = request.topic_id, request.offset
+        one = self._topics.partition(topic_id, request.partition)
         if offset >= one.visible_offset:
             raise NotFoundError(
                 f"expected an offset below {one.visible_offset}, found {offset}: nothing more is there yet",
                 end=one.visible_offset,
             )
-        name = self._topics.by_id(topic_id).name
-        return [
-            MessageStateReader(self._ledger(group, one), name).read(offset) for group in self._groups.reading(topic_id)
-        ]
+        name, begin = self._topics.by_id(topic_id).name, request.place or 0
+        room = PageRoom.asked(request.place)
+        found: list[MessageState] = []
+        for group in sorted(self._groups.reading(topic_id), key=lambda group: group.id):
+            if group.id < begin:
+                continue
+            if room.is_full:
+                return MessageStatesReply(found, group.id)
+            found.append(MessageStateReader(self._ledger(group, one), name).read(offset))
+            room.put(found[-1])
+        return MessageStatesReply(found)
 
     def group_messages(self, request: GroupMessages) -> GroupMessagesReply:
         """Return a page of a group's messages. Raises UnknownGroupError, UnknownTopicError, InvalidRequestError."""
@@ -107,6 +117,7 @@ class Looking:
         words = check_states(request.states)
         only = None if request.topic is None else self._topics.named(full_name(request.topic)).id
         begin = request.place or (0, 0, 0)
+        room = PageRoom()
         found: list[MessageState] = []
         for one in sorted(self.partitions_of(group), key=_place):
             place = one.delivery.place
@@ -114,9 +125,11 @@ class Looking:
                 continue
             start = begin[2] if place == begin[:2] else 0
             reader = MessageStateReader(self._ledger(group, one), self._topics.by_id(one.topic_id).name)
-            found += reader.page(words, start, request.limit - len(found))
-            if len(found) == request.limit:
-                return GroupMessagesReply(found, (*place, found[-1].offset + 1))
+            for message in reader.page(words, start, request.limit - len(found)):
+                found.append(message)
+                room.put(message)
+                if room.is_full or len(found) == request.limit:
+                    return GroupMessagesReply(found, (*place, message.offset + 1))
         return GroupMessagesReply(found)
 
     def partitions_of(self, group: Group) -> list[Partition]:

@@ -16,7 +16,8 @@ from ...protocol.messages import (
     GroupMessagesReply,
     GroupPlace,
     LeaveGroup,
-    MessageState,
+    MessageStates,
+    MessageStatesReply,
     Settle,
     StatsPlace,
 )
@@ -178,9 +179,9 @@ class Queues:
         """Return all of that; at once where it takes one turn."""
         return in_turns(self.telling(group, GroupPlace(), PageRoom(WHOLE), Pace(self._services.offload)))
 
-    def message_states(self, topic_id: int, partition: int, offset: int) -> list[MessageState]:
+    def message_states(self, request: MessageStates) -> MessageStatesReply:
         """Return what the groups that read a topic make of a message. Raises UnknownTopicIdError, NotFoundError."""
-        return self._looking.message_states(topic_id, partition, offset)
+        return self._looking.message_states(request)
 
     def group_messages(self, request: GroupMessages) -> GroupMessagesReply:
         """Return a page of a group's messages. Raises UnknownGroupError, UnknownTopicError, InvalidRequestError, and

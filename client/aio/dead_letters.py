@@ -113,7 +113,7 @@ class AsyncDeadLetters:
     ) -> AttemptHistory:
         """Return every attempt at the message of a dead letter in the group that gave up on it, in order of time, and
         what happened in between, as far as it is retained (`trace.retention`) and does not lie among too much of other
-        messages: then it is not `is_complete`. `group` names another one.
+        messages, and of thousands of them the last: then it is not `is_complete`. `group` names another one.
 
         Raises NotFoundError, UnknownTopicError, UnknownGroupError.
         """

@@ -128,7 +128,7 @@ def show_tables(out: StandardOutput, letter: DeadLetter, history: AttemptHistory
     ]
     out.table(["ATTEMPT", "OUTCOME", "BEGAN", "ENDED", "RETRY AFTER", "ERROR"], rows)
     if not history.is_complete:
-        out.text("(not all: some is not retained any more, or lies among too much of other messages)")
+        out.text("(not all: some is not retained any more, lies among too much of other messages, or is too much)")
 
 
 def _shown(data: bytes | None) -> str:

@@ -31,6 +31,11 @@ MAX_RANGE_BYTES = 1 << 19
 """Packed ranges of one request: half of what the broker takes, hand-overs included."""
 
 
+MAX_ERROR_BYTES = 1 << 20
+"""Errors of one request, beyond which nothing is added: with what the last one adds, its ranges and its items it stays
+below the four mebibytes that a request may have."""
+
+
 class How(NamedTuple):
     """What becomes of messages; entries of one lease with the same are one item."""
 
@@ -42,6 +47,11 @@ class How(NamedTuple):
     def settle_error(self) -> SettleError | None:
         """Return the error as it is sent."""
         return None if self.error is None else SettleError(*self.error)
+
+    @property
+    def error_bytes(self) -> int:
+        """The size of its error."""
+        return 0 if self.error is None else sum(len(part.encode()) for part in self.error)
 
 
 class Entry:
@@ -163,13 +173,18 @@ class Settles:
         if not self.has_room or not (self._pending or hand_overs):
             return None
         items: dict[tuple[int, How, int], list[Entry]] = {}
-        ranges_left, taken = MAX_RANGE_BYTES, 0
+        ranges_left, errors_left, taken = MAX_RANGE_BYTES, MAX_ERROR_BYTES, 0
         for entry in self._pending:
             ranges_left -= 16 * len(entry.offsets)  # at most: they are mostly next to each other
-            if taken and (len(items) >= MAX_ITEMS or (ranges_left < 0 and _is_scattered(entry.offsets))):
+            is_full = len(items) >= MAX_ITEMS or errors_left <= 0
+            if taken and (is_full or (ranges_left < 0 and _is_scattered(entry.offsets))):
                 break
-            alone = 0 if entry.parent is None else id(entry)
-            items.setdefault((entry.lease.id, entry.how, alone), []).append(entry)
+            key = (entry.lease.id, entry.how, 0 if entry.parent is None else id(entry))
+            if key in items:
+                items[key].append(entry)
+            else:
+                items[key] = [entry]
+                errors_left -= entry.how.error_bytes
             entry.sent_at = now
             taken += 1
         self._number += 1

@@ -120,7 +120,8 @@ class AttemptInfo(Message):
 
 
 class MessageAttemptsReply(Message):
-    """In order of time; `is_complete` unless some was removed, cannot be read, or lies among too much of others."""
+    """In order of time, the last ones where a page does not hold all; `is_complete` unless some is left out for that,
+    was removed, cannot be read, or lies among too much of others."""
 
     attempts: list[AttemptInfo]
     is_complete: bool = True

@@ -212,6 +212,8 @@ class MessageStates(Message):
     topic_id: TopicId
     partition: PartitionIndex
     offset: Offset
+    place: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """The group's id to go on from; nil: all in one reply."""
 
 
 class MessageState(Message):
@@ -232,9 +234,10 @@ class MessageState(Message):
 
 
 class MessageStatesReply(Message):
-    """One entry a group that subscribes to the topic."""
+    """One entry a group that subscribes to the topic, by the groups' ids; `place` is where to go on, nil at the end."""
 
     states: list[MessageState]
+    place: int | None = None
 
 
 class GroupMessages(Message):
@@ -249,7 +252,7 @@ class GroupMessages(Message):
 
 
 class GroupMessagesReply(Message):
-    """At most `limit` messages; `place` is where to go on, nil at the end."""
+    """At most `limit` messages, and no more than a page; `place` is where to go on, nil at the end."""
 
     messages: list[MessageState]
     place: tuple[int, int, int] | None = None

@@ -7,12 +7,14 @@ from tidelog.broker.groups.settings import GroupDefaults
 from tidelog.broker.topic_defaults import TopicDefaults, TopicLimits
 from tidelog.protocol.limits import MAX_CONTROL_BYTES, MAX_NAME_BYTES, PAGE_BYTES
 from tidelog.protocol.messages import (
+    AttemptInfo,
     BackoffInfo,
     DescribeGroupsReply,
     ErrorInfo,
     GroupBegin,
     GroupError,
     GroupInfo,
+    GroupMessagesReply,
     GroupPartitionInfo,
     GroupPlace,
     GroupSettings,
@@ -22,6 +24,9 @@ from tidelog.protocol.messages import (
     LaneInfo,
     ListOffsetsReply,
     MemberInfo,
+    MessageAttemptsReply,
+    MessageState,
+    MessageStatesReply,
     MetadataReply,
     OffsetAnswer,
     OutcomePlace,
@@ -29,6 +34,7 @@ from tidelog.protocol.messages import (
     PartitionInfo,
     ReopenTopicReply,
     ResetGroupReply,
+    SettleError,
     TopicInfo,
     TopicPlace,
     encode,
@@ -90,6 +96,19 @@ def test_the_largest_page_of_begins() -> None:
     one = GroupBegin(ID, NAME, INDEX, OFFSET, OFFSET)
     assert len(encode(one)) == 272
     assert PAGE_BYTES + 272 + len(encode(ResetGroupReply([], (ID, INDEX)))) < MAX_CONTROL_BYTES
+
+
+def test_the_largest_page_of_what_was_said_of_messages() -> None:
+    """A page and one entry more, whose error is as long as a broker can be told to keep them."""
+    error = SettleError("k" * 1_000, "t" * 30_536, "b" * 34_000)
+    assert len(error.kind + error.text + error.traceback) == 64 * 1_024
+    state = MessageState(NAME, INDEX, OFFSET, "expired-by-retention", ID, OFFSET, OFFSET, error, NAME, ERROR)
+    attempt = AttemptInfo("acknowledged", ID, OFFSET, OFFSET, OFFSET, error)
+    states = MessageStatesReply([state], ID)
+    messages = GroupMessagesReply([state], (ID, INDEX, OFFSET))
+    sizes = [len(encode(reply)) for reply in (states, messages, MessageAttemptsReply([attempt], False))]
+    assert sizes == [67_380, 67_395, 65_596]
+    assert PAGE_BYTES + max(sizes) < MAX_CONTROL_BYTES
 
 
 def test_without_pages_they_would_be_too_large() -> None:

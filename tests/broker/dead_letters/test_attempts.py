@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from tests.helpers.broker_core import SECOND, Core
-from tests.helpers.giving_up import BOOM
+from tests.helpers.giving_up import BOOM, letter_settings
 from tests.helpers.redriving import Redriving
 
 from tidelog.broker.dead_letters import attempts
 from tidelog.broker.dead_letters.log_reading import read_piece
 from tidelog.protocol.batch import encode_batch
-from tidelog.protocol.messages import MessageAttempts, MessageAttemptsReply, Settling
+from tidelog.protocol.messages import MessageAttempts, MessageAttemptsReply, SettleError, Settling
 
 PIECE = 4_096
 
@@ -119,3 +119,21 @@ def test_what_lies_behind_too_much_is_read_from_its_own_time_on(
     assert told(asking.ask(8))[1] is False
     assert told(asking.ask(8, since_us=began_us)) == (["failed", "rejected", "dead-lettered"], False)
     assert asking.pieces <= 14
+
+
+def test_of_hundreds_of_attempts_with_long_errors_the_last_are_told(asking: Asking) -> None:
+    """Of 400 that said 3,000 characters each those that a mebibyte holds; all of 300."""
+    giving, core = asking.giving, asking.core
+    giving.group("often", letter_settings(max_attempts=1_000))
+    told: list[tuple[int, int, bool]] = []
+    for number in range(1, 401):
+        error = SettleError("ValueError", f"{number:03}" + "x" * 2_997, "")
+        held = giving.take("often", 1)
+        core.wait(giving.ask("often", giving.items(held, Settling.RELEASE, [0], error)))
+        core.advance(SECOND)
+        if number % 100 == 0 and number > 200:
+            reply = asking.ask(0, group="often")
+            texts = [int(one.error.text[:3]) for one in reply.attempts if one.error is not None]
+            assert texts == [*range(texts[0], number + 1)]
+            told.append((number, texts[0], reply.is_complete))
+    assert told == [(300, 1, True), (400, 56, False)]

@@ -9,10 +9,19 @@ from tests.helpers.queue_core import QueueCore, member_of, notebook, settings, t
 from tests.helpers.queue_core import settle as settle_some
 from tests.helpers.queue_member import QueueMember
 
-from tidelog.protocol.messages import GroupMessages, MessageState, Settle, SettleError, SettleItem, Settling
+from tidelog.protocol.messages import (
+    GroupMessages,
+    MessageState,
+    MessageStates,
+    Settle,
+    SettleError,
+    SettleItem,
+    Settling,
+)
 from tidelog.protocol.offset_ranges import pack_ranges
 
 MANY = 10_000
+LONG = SettleError("ValueError", "x" * 3_000, "")
 PAGE_S = 0.15
 """Of processor time, many times what a page takes: it was half a second when each message walked all that waits."""
 
@@ -42,6 +51,17 @@ def release_one_by_one(core: QueueCore, member: QueueMember) -> None:
         )
         for held in member.held.values()
         for offset in held.left
+    ]
+    core.queues.settle(Settle(member.group_id, member.generation, 1, items[0].lease, items))
+    core.settle()
+    member.held.clear()
+
+
+def release_all(core: QueueCore, member: QueueMember) -> None:
+    """Release all that the member holds for a minute, with one long error."""
+    items = [
+        SettleItem(1, 0, held.lease, Settling.RELEASE, delay_us=60 * SECOND, error=LONG)
+        for held in member.held.values()
     ]
     core.queues.settle(Settle(member.group_id, member.generation, 1, items[0].lease, items))
     core.settle()
@@ -107,3 +127,44 @@ def test_a_page_has_each_message_in_its_own_state() -> None:
         (6, "leased", 0),
         (7, "available", 0),
     ]
+
+
+def test_a_page_is_full_by_bytes_too() -> None:
+    """900 messages that wait, each with an error of 3,000 characters: a page ends behind a mebibyte, and the next goes
+    on behind it."""
+    core, member = begin(900)
+    take(core, member, 900)
+    release_all(core, member)
+    pages: list[list[int]] = []
+    request = GroupMessages("g", ["waiting"])
+    while True:
+        reply = core.queues.group_messages(request)
+        pages.append([info.offset for info in reply.messages])
+        assert {info.error for info in reply.messages} <= {LONG}
+        if reply.place is None:
+            break
+        request.place = reply.place
+    assert [len(page) for page in pages] == [344, 344, 212]
+    assert [offset for page in pages for offset in page] == [*range(900)]
+
+
+def test_the_states_of_a_message_come_in_pages() -> None:
+    """Of 501 groups, in 500 of which its last attempt failed with such an error: 345, and the rest; all at once for who names
+    no place, as an older client does."""
+    core, member = begin(1)
+    book, _events = notebook(core)
+    for number in range(500):
+        member = member_of(core, book, 1, group=f"g{number:03}", given=settings())
+        take(core, member, 1)
+        release_all(core, member)
+    found: list[str] = []
+    sizes: list[int] = []
+    place: int | None = 0
+    while place is not None:
+        reply = core.queues.message_states(MessageStates(1, 0, 0, place))
+        found += [info.group for info in reply.states]
+        sizes.append(len(reply.states))
+        place = reply.place
+    assert (sizes, found) == ([345, 156], ["g", *(f"g{number:03}" for number in range(500))])
+    whole = core.queues.message_states(MessageStates(1, 0, 0))
+    assert ([info.group for info in whole.states], whole.place) == (found, None)

@@ -98,6 +98,24 @@ def test_requests_are_numbered_and_bounded() -> None:
     assert [flight.message.number for flight in settles.to_send()] == [*range(1, MAX_IN_FLIGHT + 1)]
 
 
+def test_a_request_takes_errors_up_to_a_mebibyte() -> None:
+    """Of 600 messages that failed, each in its own way, 256 fit with 4,096 bytes; one error of all is sent once."""
+    lease = lease_of((0, 2_000))
+    book = book_of(lease)
+    for at in range(600):
+        book.settle(lease, [at], NACK._replace(error=("E" * 46, f"{at:05}" + "é" * 1_000, "t" * 1_999 + "é" * 23)))
+    sizes: list[int] = []
+    while (flight := book.settles.next_request([], 0.0)) is not None:
+        sizes.append(len(flight.message.items))
+    assert sizes == [256, 256, 88]
+    for at in range(1_000, 2_000):
+        book.settle(lease, [at], NACK._replace(error=("E", "t" * 2_000, "b" * 2_000)))
+    assert [said(book.settles.next_request([], 0.0)), book.settles.next_request([], 0.0)] == [
+        [("RELEASE", 1, [(1_000, 2_000)])],
+        None,
+    ]
+
+
 def test_answers_are_final_or_tried_again() -> None:
     """What the broker could not do now goes out under a new number; what it refuses for good is told."""
     lease = lease_of((0, 100))
