@@ -11,7 +11,7 @@ One flow at a time, so no two can meet. README.md says what a crash between any 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..protocol.errors import (
@@ -24,7 +24,7 @@ from ..protocol.errors import (
 from ..protocol.topic_name import INTERNAL_PREFIX, is_internal, short_name
 from ..protocol.topic_settings import KEYS, SettingValue, check_settings
 from .deferred import Deferred
-from .flow import Flow, offloaded
+from .flow import Flow, FlowQueue, offloaded
 from .message_log import MessageLog
 from .meta import (
     MetaLog,
@@ -245,9 +245,9 @@ class Administration:
         """Reopen the partitions of a topic that are fenced or offline; ends with those that serve again."""
         return self._reopening.reopen(name)
 
-    def reopen_full(self, name: str) -> Flow[None]:
-        """Open those that a full disk kept from being opened, if there is room by now."""
-        return self._reopening.reopen_full(name)
+    def look_for_room(self, topics: Iterable[Topic], flows: FlowQueue) -> None:
+        """Open what a full disk kept from being opened, if there is room by now."""
+        self._reopening.look_for_room(topics, flows)
 
     def _open_one(self, topic: Topic, index: int, logs: list[MessageLog]) -> Deferred[None]:
         return self._open(topic.id, range(index, index + 1), topic.settings, logs)

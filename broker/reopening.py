@@ -12,7 +12,7 @@ from ..protocol.errors import DiskFullError, LogFencedError, TidelogError
 from ..protocol.topic_name import short_name
 from .deferred import Deferred
 from .errors import kept
-from .flow import Flow
+from .flow import Flow, FlowQueue
 from .message_log import MessageLog
 from .meta import MetaLog
 from .partition import Partition
@@ -25,8 +25,7 @@ OpenOne = Callable[[Topic, int, list[MessageLog]], Deferred[None]]
 """Opens the log of one partition in a worker."""
 
 
-def lacks_room(topic: Topic) -> bool:
-    """Whether a full disk kept anything of a topic from being opened."""
+def _lacks_room(topic: Topic) -> bool:
     return bool(_offline_for_room(topic) or _unsaid_for_room(topic))
 
 
@@ -46,29 +45,45 @@ class Reopening:
         self._meta = meta
         self._registry = registry
         self._open_one = open_one
+        self._is_looking = False
 
     def reopen(self, name: str) -> Flow[list[int]]:
         """Reopen the partitions of a topic that are fenced or offline; ends with those that serve again."""
         topic = self._registry.named(name)
         fenced = [partition for partition in topic.partitions if partition.is_fenced]
         unsaid = [partition for partition in topic.partitions if partition.delivery.needs_reopening]
+        if not fenced and not topic.offline and not unsaid:
+            return []
+        yield self._meta.raise_epoch()
         return (yield from self._bring_back(topic, fenced, topic.offline, unsaid))
 
-    def reopen_full(self, name: str) -> Flow[None]:
-        """Open those that a full disk kept from being opened, if there is room by now."""
-        topic = self._registry.named(name)
-        found = yield from self._bring_back(topic, [], _offline_for_room(topic), _unsaid_for_room(topic))
-        for index in found:
-            self._services.report("opened as there is room again", topic=short_name(name), partition=index)
+    def look_for_room(self, topics: Iterable[Topic], flows: FlowQueue) -> None:
+        """Try again, in turn with whatever else is under way, what a full disk kept from being opened."""
+        names = [topic.name for topic in topics if _lacks_room(topic)]
+        if names and not self._is_looking:
+            self._is_looking = True
+            flows.run(self._reopen_full(names)).on_done(self._looked)
+
+    def _looked(self, _done: Deferred[None]) -> None:
+        self._is_looking = False
+
+    def _reopen_full(self, names: Iterable[str]) -> Flow[None]:
+        found = [topic for name in names if (topic := self._registry.find(name)) is not None and _lacks_room(topic)]
+        if not found:
+            return
+        yield self._meta.raise_epoch()
+        for topic in found:
+            try:
+                opened = yield from self._bring_back(topic, [], _offline_for_room(topic), _unsaid_for_room(topic))
+            except TidelogError:
+                continue  # there is no room yet, which is known
+            for index in opened:
+                self._services.report("opened as there is room", topic=short_name(topic.name), partition=index)
 
     def _bring_back(
         self, topic: Topic, fenced: Iterable[Partition], offline: Iterable[int], unsaid: Iterable[Partition]
     ) -> Flow[list[int]]:
         """Open some anew: fenced ones, those offline, and those whose delivery log is fenced or not open."""
-        fenced, offline, unsaid = [*fenced], [*offline], [*unsaid]
-        if not fenced and not offline and not unsaid:
-            return []
-        yield self._meta.raise_epoch()
         reopened: set[int] = set()
         failure: TidelogError | None = None
         for partition in fenced:

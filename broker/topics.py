@@ -23,7 +23,6 @@ from .meta import MetaLog, ProducerIds, RangeQuarantined
 from .nearest_name import nearest_name
 from .opening import refuse_lost_facts
 from .partition import Partition, PartitionStatistics
-from .reopening import lacks_room
 from .services import Services
 from .start import StartReport, start_topics
 from .storage.damage import DamagedRange
@@ -207,9 +206,7 @@ class Topics:
         return self.flows.run(self._administration.reopen(name))
 
     def _reopen_full(self) -> None:
-        for topic in self._by_id.values():
-            if lacks_room(topic) and not self.flows:
-                self.flows.run(self._administration.reopen_full(topic.name))
+        self._administration.look_for_room(self._by_id.values(), self.flows)
 
     def init_producer(self, name: str | None) -> Deferred[InitProducerReply]:
         """Give a producer identity: a new id, or a returning name's own id under a raised epoch."""

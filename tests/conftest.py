@@ -6,6 +6,7 @@ import gc
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 from xdist.remote import Producer
 
@@ -27,9 +28,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     """Make hundreds of children cheap: they keep their bytecode where the machine says not to, or each would compile it
-    all again, and start no threads for a linear algebra that nobody here uses."""
+    all again, and start no threads for a linear algebra that nobody here uses. Have no example fail by the clock."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # How long an example takes, or its making, says how busy the machine is: what is to be quick counts processor time.
+    hypothesis.settings.register_profile(
+        "tidelog", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("tidelog")
 
 
 @pytest.hookimpl(optionalhook=True)

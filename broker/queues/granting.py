@@ -35,9 +35,9 @@ class Granting:
         self._version = version
         self._pieces: list[list[Bulk]] = []
         self._failure: TidelogError | None = None
-        self._bad: list[Leased] = []
-        """Those with batches that cannot be cut."""
-        self._unwritten = 0
+        self._bad: dict[int, TidelogError] = {}
+        """Leases with batches that cannot be cut, and why. The others are delivered."""
+        self._unwritten = self._unverified = 0
         self.answer: Deferred[Reply] = Deferred()
 
     def begin(self) -> Deferred[Reply]:
@@ -62,19 +62,41 @@ class Granting:
             except OSError as error:
                 self._failure = storage_error(error, "reading leased batches")
             except TidelogError as error:
-                self._failure = kept(error)
-                self._bad.append(one)
+                self._bad[one.lease] = kept(error)
+                self._pieces.append([])
             except Exception as bug:  # in a worker it would take the broker along
                 self._failure = told_bug(self._services.report, bug)
 
     def _written(self, error: TidelogError | None) -> None:
         self._failure = self._failure or error
         self._unwritten -= 1
-        if self._unwritten:
-            return
+        if not self._unwritten:
+            self._verify([one for one in self._leased if one.lease in self._bad])
+
+    def _verify(self, bad: Sequence[Leased]) -> None:
+        """Have what cannot be cut checked before anything is answered: what is damaged is known then, and passed over
+        by who asks again."""
+        self._unverified = 1
+        for one in bad:
+            partition = one.part.partition
+            for batch in one.batches.batches:
+                if not batch.is_whole:
+                    position = FetchPosition(partition.topic_id, partition.index, batch.base_offset)
+                    found = partition.verify(position, max_bytes=1)
+                    if isinstance(found, Deferred):
+                        self._unverified += 1
+                        found.on_done(self._verified)
+        self._verified()
+
+    def _verified(self, _found: object = None) -> None:
+        self._unverified -= 1
+        if not self._unverified:
+            self._answer()
+
+    def _answer(self) -> None:
+        if self._failure is None and len(self._bad) == len(self._leased):
+            self._failure = next(iter(self._bad.values()))  # there is nothing else to be delivered
         if self._failure is not None:
-            for one in self._bad:
-                _verify(one)
             self._take_back()
             self.answer.fail(self._failure)
             return
@@ -83,7 +105,7 @@ class Granting:
         places: list[int | None] = []
         now_us = self._services.time.monotonic_us()
         for one, pieces in zip(self._leased, self._pieces, strict=True):
-            left_us = one.part.ledger.left_us(one.lease, now_us)
+            left_us = 0 if one.lease in self._bad else one.part.ledger.left_us(one.lease, now_us)
             places.append(len(grants) if left_us else None)
             if left_us:
                 grants.append(_grant(one, pieces, left_us))
@@ -98,15 +120,6 @@ class Granting:
         """Return all of it, uncounted: it did not reach its member."""
         for one in self._leased:
             one.part.give_back([one.lease])
-
-
-def _verify(one: Leased) -> None:
-    """Have batches checked: what is damaged is known then, and passed over."""
-    partition = one.part.partition
-    for batch in one.batches.batches:
-        if not batch.is_whole:
-            position = FetchPosition(partition.topic_id, partition.index, batch.base_offset)
-            partition.verify(position, max_bytes=1)
 
 
 def _bulk(one: Leased, max_payload_bytes: int) -> list[Bulk]:

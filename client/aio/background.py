@@ -15,7 +15,7 @@ from ..core.ledger import Mark
 from ..core.rows import Rows
 from . import runtime
 from .dispatcher import Dispatcher
-from .tending import Tended
+from .tending import Tended, busy_seconds
 from .turn import Turn
 
 BUSY_S = 0.005
@@ -41,6 +41,7 @@ class Background(Tended):
         self.dispatcher = dispatcher
         self._ready = ready
         self._bell = dispatcher.session.time.Bell()
+        self._busy_s = busy_seconds(dispatcher.session.time, BUSY_S)
         self._mark: Mark | None = None
         """While it waits for answers."""
         self._wakes_at = 0.0
@@ -72,7 +73,7 @@ class Background(Tended):
             if dispatcher.session.outbox.in_flight < MAX_EAGER_IN_FLIGHT:
                 dispatcher.ship(intake)
         due = dispatcher.buffer.next_due()  # of all: one of them was perhaps cut while another thread appended to it
-        self.due_at(min(due, dispatcher.shipped_at + BUSY_S) if dispatcher.ledger.open else due)
+        self.due_at(min(due, dispatcher.shipped_at + self._busy_s) if dispatcher.ledger.open else due)
 
     def due_at(self, when: float) -> None:
         """Something is to be done at that time: wake it if it would sleep longer."""
@@ -116,7 +117,7 @@ class Background(Tended):
             await dispatcher.reporter.report()
         if buffer.dated:  # by itself, since a busy sender never looks, and a round may be shorter than an answer takes
             await dispatcher.catch_up(now.at + MAX_ROUND_S)
-        busy_until = dispatcher.shipped_at + BUSY_S
+        busy_until = dispatcher.shipped_at + self._busy_s
         if now.at < busy_until:
             return min(buffer.next_due(), busy_until)
         if not ledger.open:

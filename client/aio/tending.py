@@ -7,6 +7,7 @@ after it was cancelled (all tasks of a loop are, at its end).
 from __future__ import annotations
 
 import logging
+import math
 import weakref
 from abc import ABC, abstractmethod
 from functools import partial
@@ -62,6 +63,12 @@ class Tended(ABC):
         if is_mine:
             self._run = None
         return is_mine
+
+
+def busy_seconds(time: runtime.Time, seconds: float) -> float:
+    """Return for how long the user's code is taken to be at it still, after it did something: not at all by a virtual
+    clock, which may stand still for as long as that code only looks."""
+    return seconds if math.isfinite(time.at_most(seconds)) else 0.0
 
 
 async def _tend(name: str, watched: weakref.ref[Tended], turn: Turn) -> None:

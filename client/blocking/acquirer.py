@@ -34,7 +34,7 @@ from ..core.waiter import Waiter
 from . import runtime
 from .asking import Asking
 from .connection import Call
-from .damaged_grant import DamagedGrants
+from .damaged_grant import DamagedGrants, is_passed_over
 from .joining import Joining, leave
 from .queue_desk import QueueDesk
 from .topic_change import TopicChange
@@ -254,7 +254,7 @@ class Acquirer:
         if problem is not None:
             if isinstance(problem, UnknownGroupError) and "generation" in problem.details:
                 self._begin_anew(problem, until)
-            elif not problem.retriable:
+            elif not problem.retriable and not is_passed_over(problem, self._plan):
                 raise problem
             else:
                 self._sleep(min(until, self._time.now() + self.asking.backoff.pause(runtime.chance())))

@@ -11,8 +11,10 @@ import logging
 
 from ...protocol.errors import CorruptError, TidelogError
 from ...protocol.messages import Fetch, FetchPosition, FetchReply
+from ...protocol.topic_name import short_name
 from ..core.deadline import Deadline
 from ..core.held_lease import HeldLease
+from ..core.queue_plan import QueuePlan
 from .link import Link
 
 VERIFY_BYTES = 1 << 20
@@ -71,3 +73,12 @@ def _verified(link: Link, lease: HeldLease, deadline: Deadline) -> list[CorruptE
             break
         offset = after
     return damaged
+
+
+def is_passed_over(problem: TidelogError, plan: QueuePlan) -> bool:
+    """Whether the broker found something damaged itself when it was asked for messages, and so leaves it out the next
+    time: who asks goes on."""
+    if isinstance(problem, CorruptError):
+        log.warning("%s: passed over what is damaged: %s", short_name(plan.group), problem)
+        return True
+    return False

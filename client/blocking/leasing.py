@@ -24,6 +24,7 @@ from ...protocol.messages import (
     Settling,
 )
 from ...protocol.messages.queue import BY_TOKEN
+from ..core.backoff import Backoff
 from ..core.deadline import Deadline
 from ..core.directory import TopicEntry
 from ..core.granted import Leased, in_order, leased_batches
@@ -32,7 +33,7 @@ from ..core.lease_token import LeaseToken
 from ..core.queue_plan import QueuePlan
 from ..core.settles import MAX_ITEMS, packed
 from . import runtime
-from .damaged_grant import DamagedGrants
+from .damaged_grant import DamagedGrants, is_passed_over
 from .joining import leave
 from .queue_batch import QueueBatch
 from .queue_message import QueueMessage
@@ -94,8 +95,16 @@ class Leasing:
             max_wait_us=wait_us,
             counts=True,
         )
+        backoff = Backoff()
         while True:
-            reply = self._session.link.call(request, deadline)
+            try:
+                reply = self._session.link.call(request, deadline)
+            except TidelogError as error:
+                if not is_passed_over(error, self._plan):
+                    raise
+                time = self._session.time
+                time.Bell().wait(time.now() + backoff.pause(runtime.chance()))
+                continue
             answer = reply.message
             assert isinstance(answer, AcquireReply)
             found, damaged = self._taken(group, answer, reply.bulk)

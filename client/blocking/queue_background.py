@@ -18,7 +18,7 @@ from ..core.waiter import Waiter
 from . import runtime
 from .asking import Asking
 from .queue_desk import QueueDesk
-from .tending import Tended
+from .tending import Tended, busy_seconds
 
 BUSY_S = 0.01
 """So long after the user's code asked for messages it is taken to be at it still, and to send and read by itself: a
@@ -43,6 +43,7 @@ class QueueBackground(Tended):
         self._asking = asking
         self._plan = plan
         self._time = desk.time
+        self._busy_s = busy_seconds(desk.time, BUSY_S)
         self._bell = desk.time.Bell()
         self._mark: Waiter | None = None
         """While it waits for answers."""
@@ -70,7 +71,7 @@ class QueueBackground(Tended):
 
     def watch(self) -> None:
         """The user's code has messages now: look after them when it is silent."""
-        if self._wakes_at > self.desk.seen_at + BUSY_S:
+        if self._wakes_at > self.desk.seen_at + self._busy_s:
             self.wake()
 
     def step_aside(self) -> None:
@@ -108,7 +109,7 @@ class QueueBackground(Tended):
         self._renew(now)
         self._clear_up()
         next_due = min(self._plan.next_due(desk.book), desk.next_end())
-        busy_until = desk.seen_at + BUSY_S
+        busy_until = desk.seen_at + self._busy_s
         if now < busy_until:
             return min(busy_until, next_due)
         if desk.book.reports:

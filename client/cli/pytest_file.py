@@ -41,9 +41,10 @@ _TEMPLATE = '''"""Gives the dead letter {letter_id} to its handler again.
 Written by `tidelog dlq show {letter_id} --as-test`: fill in the import, and run it with pytest.
 """
 
+from contextlib import suppress
 from datetime import datetime
 
-from tidelog import Backoff{imports}
+from tidelog import {imports}
 from tidelog.testing import Broker
 
 from handlers import handle  # <- the function that takes the message
@@ -101,7 +102,8 @@ def test_the_handler_takes_the_dead_letter():
             handle(message)
             queue.flush()
             if client.states(receipt.id)[0].state == "leased":
-                message.ack(wait=True)  # the handler leaves it to who calls it
+                with suppress(LeaseLostError):  # which says that the handler gave it back, and it came again
+                    message.ack(wait=True)  # the handler left it to who calls it
         [state] = client.states(receipt.id)
         assert state.state == "acknowledged", state
 '''
@@ -128,7 +130,7 @@ def written_test(letter: DeadLetter, history: AttemptHistory | None, settings: G
         earlier=_lines([repr(one) for one in earlier]),
         last_error=repr(letter.error),
         retry="None  # as its group says" if letter.retry is None else repr(letter.retry),
-        imports="" if letter.retry is None else ", Retry",
+        imports="Backoff, LeaseLostError" + ("" if letter.retry is None else ", Retry"),
         attempt=attempt,
         max_attempts=_own_max_attempts(letter) or max_attempts,
         group_max_attempts=max_attempts,

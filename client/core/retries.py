@@ -7,6 +7,7 @@ from typing import cast
 
 from ...protocol.messages.groups import BackoffInfo
 from ..retry import Backoff, BackoffWord, Retry
+from .times import to_seconds
 
 _FIELDS = struct.Struct("<HBBIII")
 """As `protocol.columns.RETRY`: attempts, kind, jitter, multiplier, initial, max."""
@@ -36,17 +37,23 @@ def pack_retry(retry: Retry, name: str = "retry") -> bytes:
 
 
 def unpack_retry(packed: bytes) -> Retry | None:
-    """Return the policy that stands in a record's column as `pack_retry` wrote it; None for none."""
+    """Return the policy that stands in a record's column; None for none.
+
+    `pack_retry` writes all fields of a backoff. A record of another client may leave some to its group: they are shown
+    as a Backoff has them that does not say. A kind that is not known here is shown as none.
+    """
     attempts, code, jitter, multiplier, initial_ms, max_ms = _FIELDS.unpack(packed)
-    if not code:
+    kind = next((word for word, number in _CODES.items() if number == code), None)
+    if kind is None:
         return Retry(attempts) if attempts else None
-    kind = next(word for word, number in _CODES.items() if number == code)
+    usual = Backoff()
+    longest = max_ms / 1_000 or max(to_seconds(usual.max) or 0.0, initial_ms / 1_000)
     backoff = Backoff(
         cast("BackoffWord", kind),
-        initial=initial_ms / 1_000,
-        max=max_ms / 1_000,
-        multiplier=multiplier / 1_000,
-        jitter=0 if jitter == _NO_JITTER else jitter / 100,
+        initial=initial_ms / 1_000 or min(to_seconds(usual.initial) or 0.0, longest),
+        max=longest,
+        multiplier=multiplier / 1_000 or usual.multiplier,
+        jitter=0 if jitter == _NO_JITTER else jitter / 100 or usual.jitter,
     )
     return Retry(attempts or None, backoff)
 

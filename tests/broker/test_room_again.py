@@ -12,7 +12,7 @@ from tests.helpers.giving_up import MINUTE, GivingUp, letter_settings
 from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.errors import DiskFullError
 
-SAID = "opened as there is room again"
+SAID = "opened as there is room"
 MESSAGES = "*/1-0/messages/0*"
 DELIVERY = "*/1-0/delivery/0*"
 LETTERS = "*/2-0/messages/0*"
@@ -108,6 +108,70 @@ def test_dead_letters_go_on_once_their_partition_is_there() -> None:
     core.settle()
     assert giving.origins() == [0, 1, 2]
     assert core.events.count("dead letters go on") == 1
+
+
+def several(files: FaultyFiles, count: int) -> Core:
+    """A core after a start without room, with so many topics of one partition each, all offline."""
+    core = Core(files)
+    for number in range(count):
+        core.create(f"t{number}")
+    core.topics.close()
+    files.fail("open", errno.ENOSPC, path="*-0/messages/0*", times=None)
+    core = core.next_process(files)
+    assert offline(core) == [f"t{number}" for number in range(count)]
+    return core
+
+
+def offline(core: Core) -> list[str]:
+    """The topics with a partition that is offline."""
+    return [topic.name.removeprefix("default/") for topic in core.topics.all() if topic.offline]
+
+
+def test_one_pass_opens_all_that_there_is_room_for() -> None:
+    """In one epoch; what there is no room for still keeps nothing else from being opened."""
+    files = FaultyFiles(MemoryFiles())
+    core = several(files, 5)
+    files.heal()
+    files.fail("open", errno.ENOSPC, path="*/1-0/messages/0*", times=None)
+    epoch = core.topics.epoch
+    look(core)
+    assert (offline(core), core.topics.epoch) == (["t0"], epoch + 1)
+    assert core.events.count(SAID) == 4
+    files.heal()
+    look(core)
+    assert offline(core) == []
+
+
+def test_a_pass_waits_for_its_turn_and_for_itself() -> None:
+    """Behind what is under way it is done all the same; passes that come meanwhile add nothing."""
+    files = FaultyFiles(MemoryFiles())
+    core = several(files, 2)
+    files.heal()
+    epoch = core.topics.epoch
+    making = core.topics.create("default/new", partitions=1)
+    for _ in range(3):
+        core.topics.expire()
+    assert len(core.topics.flows) == 2
+    assert core.wait(making).topic.name == "default/new"
+    core.settle()
+    assert (offline(core), core.topics.epoch) == ([], epoch + 1)
+
+
+def test_what_is_fenced_beside_it_stays_fenced() -> None:
+    """Of one topic: a partition whose sync failed is for an operator, another that lacked room is opened."""
+    files = FaultyFiles(MemoryFiles())
+    core = Core(files)
+    core.create("orders", 2)
+    core.topics.close()
+    files.fail("open", errno.ENOSPC, path="*/1-1/messages/0*")
+    core = core.next_process(files)
+    files.fail("sync", errno.EIO, path="*/1-0/messages/0*")
+    core.send(core.topic("orders").partition(0), batch(b"x"))
+    core.settle()
+    assert core.topic("orders").partition(0).is_fenced
+    look(core)
+    assert offline(core) == []
+    assert core.topic("orders").partition(0).is_fenced
 
 
 def test_a_topic_that_is_deleted_meanwhile_is_nobodys() -> None:

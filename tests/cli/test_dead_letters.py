@@ -354,6 +354,8 @@ def test_a_policy_of_its_own_stays_with_the_message(tidelog: CommandLine, topic:
     assert ended.returncode == 0, ended.stdout.decode()
     again = written.replace("from handlers import handle", "def handle(message): message.nack('again')")
     assert b"state='waiting'" in _run(tmp_path, again).stdout
+    at_once = written.replace("from handlers import handle", "def handle(message): message.nack('again', delay=0)")
+    assert b"state='available', attempts=2" in _run(tmp_path, at_once).stdout
 
 
 def _run(folder: Path, written: str) -> subprocess.CompletedProcess[bytes]:

@@ -88,7 +88,7 @@ def test_a_policy_of_its_own_is_the_messages_and_not_its_groups(
 ) -> None:
     """It is produced with the policy that it had, which goes before that of the group as it goes there."""
     written = written_test(letter(attempts, reason=reason, retry=retry), None, None)
-    assert "from tidelog import Backoff, Retry\n" in written
+    assert "from tidelog import Backoff, LeaseLostError, Retry\n" in written
     [policy] = [line.removeprefix("RETRY = ") for line in written.splitlines() if line.startswith("RETRY = ")]
     assert eval(policy, {"Retry": Retry, "Backoff": Backoff}) == retry
     assert "            retry=RETRY,\n" in written

@@ -7,7 +7,6 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import anyio
 import pytest
 
 from tests.client.queues import Stage, done, offsets, queue_broker, staged  # noqa: F401
@@ -124,10 +123,7 @@ async def test_what_is_said_after_the_block_is_told(stage: Stage) -> None:
             held = [message async for message in queue.messages(limit=2)]
         await done(held[0].ack())
         await done(held[1].nack())
-        for _ in range(200):
-            if len(lost) == 2:
-                break
-            await anyio.sleep(0.02)
+        await stage.world.eventually(lambda: len(lost) == 2)
         assert [type(report.error) for report in lost] == [LeaseLostError, LeaseLostError]
         assert queue.statistics().lost == 2
 

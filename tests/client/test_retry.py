@@ -108,3 +108,19 @@ def test_the_kinds_are_those_of_the_column() -> None:
         assert BackoffCode(code).word == word
         assert BackoffCode.from_word(word) == code
     assert np.frombuffer(pack_retry(Retry(backoff=Backoff(jitter=0))), dtype=RETRY)["jitter_percent"][0] == NO_JITTER
+
+
+@pytest.mark.parametrize(
+    ("fields", "retry"),
+    [
+        ((0, 1, 0, 0, 1_000, 0), Retry(None, Backoff("exponential", initial=1))),
+        ((3, 3, 0, 0, 0, 0), Retry(3, Backoff("constant"))),
+        ((0, 2, NO_JITTER, 0, 0, 500), Retry(None, Backoff("linear", initial=0.5, max=0.5, jitter=0))),
+        ((0, 1, 0, 1_000, 900_000, 0), Retry(None, Backoff(initial=900, max=900, multiplier=1))),
+        ((7, 9, 0, 0, 1, 0), Retry(7)),
+        ((0, 9, 200, 1, 7, 1), None),
+    ],
+)
+def test_what_a_record_leaves_to_its_group_is_shown_as_usual(fields: tuple[int, ...], retry: Retry | None) -> None:
+    """A record of another client may say less than a Backoff does; a kind of a later version is shown as none."""
+    assert unpack_retry(np.array([fields], RETRY).tobytes()) == retry

@@ -15,8 +15,10 @@ from tidelog.broker.deferred import Deferred
 from tidelog.broker.delivery.acquiring import Choice
 from tidelog.broker.delivery.offset_set import Span
 from tidelog.broker.queues import granting
-from tidelog.protocol.batch import Codec
-from tidelog.protocol.errors import InternalError
+from tidelog.broker.queues.leased_batches import LeasedBatch
+from tidelog.broker.queues.sparse_batch import cut
+from tidelog.protocol.batch import Codec, decode_batch
+from tidelog.protocol.errors import CorruptError, InternalError
 from tidelog.protocol.messages import AcquireReply, GroupPartitionInfo, Settling
 from tidelog.protocol.messages.groups import GroupStart
 
@@ -209,8 +211,9 @@ def test_a_bug_while_batches_are_cut_is_that_acquires_own(
     assert take(core, first, 1) == {5: 1}
 
 
-def test_of_several_leases_those_that_still_run_are_delivered() -> None:
-    """Of two partitions one is reset while their batches are cut: the other's messages come, with their own bytes."""
+def begin_two() -> tuple[QueueCore, QueueMember, Call]:
+    """A core with a group of which a member asks for the sixth message alone of each of two partitions, both cut in a
+    worker, which waits."""
     core = QueueCore()
     core.create("orders", 2)
     for index in range(2):
@@ -225,9 +228,57 @@ def test_of_several_leases_those_that_still_run_are_delivered() -> None:
     call = second.acquire(10)
     core.settle()
     assert core.workers.waiting
+    return core, second, call
+
+
+def test_of_several_leases_those_that_still_run_are_delivered() -> None:
+    """Of two partitions one is reset while their batches are cut: the other's messages come, with their own bytes."""
+    core, second, call = begin_two()
     part = core.queues.part(core.groups.named("default/g"), 1, 0)
     part.give_back([lease for lease, one in part.state.leases.items() if one.member == 2] if part.state else [])
     core.workers.run()
     assert [grant.partition for grant in reply_of(core, call).grants] == [1]
     second.harvest()
     assert [[*held.left] for held in second.held.values()] == [[5]]
+
+
+def damage(monkeypatch: pytest.MonkeyPatch, partitions: set[int]) -> None:
+    """Have batches of some partitions be found damaged when they are cut."""
+
+    def cutting(batch: LeasedBatch, ranges: Sequence[Span], limit: int) -> bytearray:
+        found = cut(batch, ranges, limit)
+        if any(b"%d-5" % index in decode_batch(found).values for index in partitions):
+            raise CorruptError("damaged")
+        return found
+
+    monkeypatch.setattr(granting, "cut", cutting)
+
+
+def test_of_several_leases_those_that_can_be_cut_are_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is damaged is verified before that is answered, and given back uncounted."""
+    core, second, call = begin_two()
+    damage(monkeypatch, {0})
+    core.workers.run()
+    core.settle()
+    assert call.reply is None  # before the check
+    core.workers.held = False
+    core.workers.run()
+    assert [grant.partition for grant in reply_of(core, call).grants] == [1]
+    second.harvest()
+    assert [[*held.left] for held in second.held.values()] == [[5]]
+    monkeypatch.undo()
+    assert take(core, second, 10) == {5: 1}
+
+
+def test_where_nothing_can_be_cut_the_acquire_fails_once_it_was_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what was found; who asks again is not given the same."""
+    core, _second, call = begin_two()
+    damage(monkeypatch, {0, 1})
+    core.workers.run()
+    core.settle()
+    assert call.reply is None
+    core.workers.held = False
+    core.workers.run()
+    core.settle()
+    with pytest.raises(CorruptError):
+        call.message()
