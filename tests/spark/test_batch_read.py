@@ -10,6 +10,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -276,15 +277,23 @@ def in_the_middle(broker: BrokerProcess, strike: Callable[[], None]) -> threadin
 def workers() -> list[int]:
     """Return the Python workers of this session's JVM: what its daemons have forked. A driver that was begun beside it
     leads another session of processes."""
-    fields = {int(path.parent.name): path.read_text().rsplit(")", 1)[1].split() for path in stats()}
+    fields: dict[int, list[str]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            fields[int(path.parent.name)] = path.read_text().rsplit(")", 1)[1].split()
     parents = {pid: int(found[1]) for pid, found in fields.items() if int(found[3]) == os.getsid(0)}
     daemons = [pid for pid, parent in parents.items() if parents.get(parent) == os.getpid()]
     return [pid for pid, parent in parents.items() if parent in daemons]
 
 
-def stats() -> list[Path]:
-    """Return the files that tell of each process."""
-    return [path for path in Path("/proc").glob("[0-9]*/stat") if path.exists()]
+def kill_workers() -> list[int]:
+    """Kill them, and return those that were there to be killed."""
+    killed: list[int] = []
+    for pid in workers():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+    return killed
 
 
 def test_a_killed_broker_costs_no_row(spark: SparkSession, own_broker: BrokerProcess) -> None:
@@ -306,9 +315,7 @@ def test_a_killed_worker_costs_no_row(spark: SparkSession, own_broker: BrokerPro
     killed: list[int] = []
 
     def strike() -> None:
-        for pid in workers():
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
+        killed.extend(kill_workers())
 
     thread = in_the_middle(own_broker, strike)
     assert sums(spark, own_broker) == EXPECTED

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 import zlib
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers.broker_process import BrokerProcess, broker_process
-from tests.spark.test_batch_read import workers
+from tests.spark.test_batch_read import kill_workers
 from tidelog import Client
 
 if TYPE_CHECKING:
@@ -330,9 +328,7 @@ def test_a_killed_worker_costs_no_row(spark: SparkSession, own_broker: BrokerPro
     killed: list[int] = []
 
     def strike() -> None:
-        for pid in workers():
-            os.kill(pid, signal.SIGKILL)
-            killed.append(pid)
+        killed.extend(kill_workers())
 
     found = save_many(spark, own_broker, strike)
     assert killed
