@@ -129,8 +129,7 @@ class SettleSender:
         """Gather what was acknowledged, and send it where that can be done."""
         self.book.gather()
         if self.closed is not None:  # the queue was left, or dropped: this changes nothing any more
-            late = self.book.settles.give_up(self.closed)
-            self.book.confirmed(late, self.time.wall_us(), self.time.now())
+            self._give_up(self.closed)
         if connection is None or self.closed is not None:
             return
         self._send(connection, reports=reports)
@@ -235,8 +234,12 @@ class SettleSender:
         self.is_attentive = True
         self.link.close(error)
         with self.lock:
-            self.book.settles.give_up(error)
+            self._give_up(error)
             self._ring()
+
+    def _give_up(self, error: ClosedError) -> None:
+        """What was said and is not answered is lost, as far as anybody can tell: who waits for it is told so."""
+        self.book.confirmed(self.book.settles.give_up(error), self.time.wall_us(), self.time.now())
 
     def inherited(self) -> None:
         """This is a child after a fork: the leases are the parent's."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from tests.client.flavours import run
+from tests.client.flavours import FLAVOURS, World, run
 from tests.client.queues import Stage, done, queue_broker, staged  # noqa: F401
+from tests.helpers.broker_process import broker_process
+from tidelog import ClosedError, LeaseLostError, TidelogError
 from tidelog.client.blocking.asking import Asking
 
 pytestmark = pytest.mark.process
@@ -96,3 +99,31 @@ async def test_waiting_for_a_topic_ends_with_the_timeout(stage: Stage) -> None:
             for reader in (queue, consumer):
                 (message,) = await reader.receive(timeout=10)
                 assert message.value == b"0"
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_who_waits_for_what_a_close_could_not_tell_hears_so(flavour: str, tmp_path: Path) -> None:
+    """The broker is away when a queue is closed: the close fails, and so does each later `ack(wait=True)` of a message
+    that was acknowledged before; the messages are leased still, and not settled."""
+    with broker_process(tmp_path) as broker:
+
+        async def body(world: World) -> None:
+            async with world.client(broker.url, timeout=0.5) as client:
+                await client.topics.create("orders", partitions=1)
+                await client.produce_many("orders", [b"x"] * 5)
+                queue = client.queue("orders", "g", max_in_flight=5)
+                held = [message async for message in queue.messages(limit=5)]
+                broker.kill()
+                for message in held:
+                    await done(message.ack())
+                with pytest.raises(TidelogError):
+                    await queue.close()
+                for at in (4, 0, 4):
+                    with pytest.raises((ClosedError, LeaseLostError)):
+                        await held[at].ack(wait=True)
+            broker.start()
+            async with world.client(broker.url) as client:
+                (part,) = (await client.groups.describe("g")).topics[0].partitions
+                assert (part.floor, part.leased) == (0, 5)
+
+        run(flavour, body)
