@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from ...protocol.messages import Portion
+from ...protocol.messages import PartitionProblem, Portion
 from ..delivery.lane_policy import LanePolicy
 from .aged_parts import AgedParts
 from .available import MAX_PREPARING
@@ -35,6 +35,9 @@ MAX_ROUNDS = 100
 
 class Giver(Protocol):
     """Gives to one acquire; None where there is nothing to be had."""
+
+    problems: list[PartitionProblem]
+    """Of partitions that refused something, or cannot give anything."""
 
     def lease(self, part: GroupPartition, of: Wanted, count: int) -> Leased | None:
         """Take one lease."""
@@ -84,8 +87,9 @@ class LaneFilling:
         self._held = NO_LANE
         """The highest lane of what is there and not at hand: under the strict policy nothing lower goes before it."""
         self._is_over = False
-        self._is_waited_for = False
-        """Whether a worker is at something that would have been next."""
+        self._is_broken_off = False
+        """Whether a worker is at what would have been next, or something given is gone: not for want of room."""
+        self._refused = len(giver.problems)
 
     def __repr__(self) -> str:
         return f"<LaneFilling by {self._policy!r}, {self._given} given>"
@@ -103,8 +107,8 @@ class LaneFilling:
             pass
         self._end_all()
         if self._given:
-            is_cut = self._given < budget and not self._is_waited_for and self._is_something_left()
-            policy.replied(self._given, is_cut=is_cut)
+            is_whole = self._given == budget or self._is_broken_off or len(self._giver.problems) > self._refused
+            policy.replied(self._given, is_cut=not is_whole and self._is_something_left())
         return self._portions()
 
     def _portions(self) -> list[Portion]:
@@ -183,7 +187,7 @@ class LaneFilling:
 
     def _nothing_of(self, part: GroupPartition, lane: int, *, is_late: bool) -> None:
         self._without.add(part)
-        self._is_waited_for |= part.is_preparing
+        self._is_broken_off |= part.is_preparing
         is_some = self._leased or self._shares
         if is_some and not is_late and part.problem() is None and not self._policy.is_strict:
             self._is_over = True  # others are not to have its share beside what it gave: the next reply goes on
@@ -260,7 +264,8 @@ class LaneFilling:
             return 0
         found: LeasedBatches | None = share.wanted
         room = self._room
-        if (found.sent_bytes > room.bytes or found.bytes > room.frame) and not room.is_first:
+        is_full = (found.sent_bytes > room.bytes or found.bytes > room.frame) and not room.is_first
+        if is_full:
             found = self._found(share.part, share.lane, share.taken, room)
         one = self._giver.lease_found(share.part, found) if found is not None and found.batches else None
         left = place = 0
@@ -274,6 +279,7 @@ class LaneFilling:
             self._order[at] = (place, count)
             left -= count
         if lacking:
+            self._is_broken_off |= not is_full
             self._given -= lacking
             if share.lane != OLDEST:
                 self._policy.took(share.lane, -lacking)

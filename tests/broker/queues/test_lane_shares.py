@@ -10,9 +10,12 @@ from tests.helpers.broker_core import SECOND
 from tests.helpers.lane_core import backlog, begin, given
 from tests.helpers.queue_core import QueueCore, member_of, notebook
 
+from tidelog.broker.queues.group_partition import GroupPartition, Wanted
 from tidelog.broker.queues.lane_turns import MAX_POLICIES, LaneTurns
+from tidelog.broker.queues.leased_batches import LeasedBatches
 from tidelog.broker.queues.room import Room
 from tidelog.protocol.batch import encode_batch
+from tidelog.protocol.messages import PartitionProblem
 
 WEIGHTS = {9: 50, 4: 40, 0: 10}
 
@@ -97,6 +100,22 @@ def test_what_another_member_is_given_of_other_topics_is_no_part_of_a_lanes_shar
     assert Counter(seen) == {9: 50, 0: 50}
 
 
+class Nothing:
+    """Who gives nothing of any partition."""
+
+    def __init__(self) -> None:
+        self.problems: list[PartitionProblem] = []
+
+    def lease(self, part: GroupPartition, of: Wanted, count: int) -> None:
+        """Give no lease."""
+
+    def look(self, part: GroupPartition, of: Wanted, count: int, room: Room) -> None:
+        """Find nothing."""
+
+    def lease_found(self, part: GroupPartition, found: LeasedBatches) -> None:
+        """Give no lease."""
+
+
 def test_the_orders_of_a_group_are_bounded() -> None:
     """Clients may name every set of its topics, each of which has an order of its own: the last used are kept."""
     core, _ = begin()
@@ -108,7 +127,7 @@ def test_the_orders_of_a_group_are_bounded() -> None:
         others.append(core.topic(f"t{number}").id)
     for number in range(1 << 9):
         asked = [here, *(other for bit, other in enumerate(others) if number >> bit & 1)]
-        lanes.lease(asked, Room(10, 1_000, 1_000), 10, lambda part, of, count: None)
+        lanes.lease(asked, Room(10, 1_000, 1_000), 10, Nothing())
     assert len(lanes._policies) == MAX_POLICIES + 1
     lanes.keep_policies([here])
     assert not lanes._policies
