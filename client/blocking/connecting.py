@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from collections.abc import Callable
 
 from ...protocol.errors import NotATidelogBrokerError, TidelogError
 from ...protocol.limits import KIB, MAX_UNAUTHENTICATED_BYTES
@@ -15,7 +16,7 @@ from ..core.deadline import Deadline
 from ..core.greeting import cannot_reach
 from ..core.url import MemoryServer, Server
 from . import runtime
-from .connection import Connection, ask
+from .connection import Call, Connection
 
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
 """Keeps the connection of an idle client known to what is between, and tells of a peer that vanished after two
@@ -34,13 +35,19 @@ def connect(
     client_version: str,
     quiet_s: float,
     time: runtime.Time,
+    greeting: Callable[[Connection, Call], None],
 ) -> tuple[Connection, HelloReply]:
-    """Return a connection that was greeted, and how. Raises CannotConnectError, NotATidelogBrokerError,
-    TimedOutError when something listens but does not greet, or what the broker refuses the greeting with."""
+    """Return a connection that was greeted, and how; `greeting` is told what is waited for, once there is a peer.
+
+    Raises CannotConnectError, NotATidelogBrokerError, TimedOutError when something listens but does not greet, or what
+    the broker refuses the greeting with."""
     sock = memory.connect(server.name) if isinstance(server, MemoryServer) else _open(server, deadline)
     connection = Connection(sock, str(server), lock, MAX_UNAUTHENTICATED_BYTES, time)
     try:
-        reply = ask(connection, Hello(client_name, client_version), deadline.at)
+        call = connection.send(Hello(client_name, client_version))
+        greeting(connection, call)
+        connection.wait(call, deadline.at)
+        reply = call.reply
         if reply is None:
             problem = connection.greeting_error("no answer")
             raise problem if isinstance(problem, NotATidelogBrokerError) else _no_greeting(server, deadline)
@@ -49,10 +56,10 @@ def connect(
     except BaseException as error:
         connection.fail(error if isinstance(error, TidelogError) else cannot_reach(str(server), "given up"))
         raise
-    greeting = reply.message
-    assert isinstance(greeting, HelloReply)
-    connection.greeted(_believable(greeting.limits), quiet_s)
-    return connection, greeting
+    hello = reply.message
+    assert isinstance(hello, HelloReply)
+    connection.greeted(_believable(hello.limits), quiet_s)
+    return connection, hello
 
 
 def _no_greeting(server: Server | MemoryServer, deadline: Deadline) -> TidelogError:

@@ -26,7 +26,7 @@ from ..core.deadline import Deadline
 from ..core.url import MemoryServer, Server
 from . import runtime
 from .connecting import connect
-from .connection import MAX_SIT_S, Connection, Reply, copy_of
+from .connection import MAX_SIT_S, Call, Connection, Reply, copy_of
 
 CONNECT_TIMEOUT_S = 10.0
 """For one attempt at one server, the lookup of its name and the greeting included; what a broker gives a connection
@@ -81,6 +81,8 @@ class Link:
         """Of the one who connects."""
         self._ended = time.Bell()
         self._interrupts = 0
+        self._greeting: tuple[Connection, Call] | None = None
+        """What is waited for by the one who connects."""
         self._backoff = Backoff()
         self._lost_at = 0.0
 
@@ -202,6 +204,11 @@ class Link:
         """Whoever waits for a connection now gets CannotConnectError: it is to look whether it still needs one. Takes
         no lock, so that a signal handler may call it."""
         self._interrupts += 1
+        greeting, self._greeting = self._greeting, None
+        if greeting is not None:
+            connection, call = greeting
+            call.stir()
+            connection.wake()
         ended, self._ended = self._ended, self.time.Bell()
         if self._closed is not None:
             self._ended.set()
@@ -224,8 +231,9 @@ class Link:
                 tried = "" if deadline.seconds is None else f" (tried for {deadline.seconds:g} s)"
                 raise CannotConnectError(f"{reason}{tried}", address=self.address)
             try:
-                return self._try_servers(deadline)
+                return self._try_servers(deadline, interrupts)
             except _PASSING as error:
+                self._check(interrupts)
                 is_over = isinstance(error, TimedOutError) and self.time.now() >= deadline.at
                 if is_over or not self._broker.has_answered:
                     raise
@@ -248,15 +256,20 @@ class Link:
         if self._closed is not None:
             raise copy_of(self._closed)
 
-    def _try_servers(self, deadline: Deadline) -> Connection:
+    def _try_servers(self, deadline: Deadline, interrupts: int) -> Connection:
         problem: TidelogError | None = None
         for server in self._servers:
+            self._check(interrupts)
             until = min(deadline, Deadline.after(CONNECT_TIMEOUT_S, self.time.now()), key=lambda each: each.at)
             try:
-                connection, self.greeting = connect(server, self._lock, until, *self._names, self._quiet_s, self.time)
+                connection, self.greeting = connect(
+                    server, self._lock, until, *self._names, self._quiet_s, self.time, self._greets
+                )
             except _PASSING as error:
                 problem = error if problem is None else _both(problem, error)
                 continue
+            finally:
+                self._greeting = None
             self._connected(connection)
             return connection
         assert problem is not None
@@ -264,6 +277,9 @@ class Link:
             raise problem
         finally:
             del problem  # whose traceback has this frame
+
+    def _greets(self, connection: Connection, call: Call) -> None:
+        self._greeting = connection, call
 
     def _connected(self, connection: Connection) -> None:
         if self._closed is not None:

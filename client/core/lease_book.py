@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from ...protocol.errors import InvalidRequestError, LeaseLostError, TidelogError
+from ...protocol.errors import ClosedError, InvalidRequestError, LeaseLostError, TidelogError
 from ...protocol.messages import LeaseRanges, Settling
 from ..queue_statistics import LostLease, QueueStatistics
 from .held_lease import NONE_YET, HeldLease
@@ -200,10 +200,11 @@ class LeaseBook:
             lease = entry.lease
             if entry.error is not None:
                 is_refused = isinstance(entry.error, InvalidRequestError)  # what was asked, and not the lease
+                is_said = is_refused or isinstance(entry.error, ClosedError)  # nobody knows whether it was done
                 if entry.how.what is Settling.RENEW and not is_refused:
                     self._end(lease)
                 elif entry.how.what not in GIVEN_BACK:
-                    self._lost(lease, [*entry.offsets], entry.error if is_refused else None)
+                    self._lost(lease, [*entry.offsets], entry.error if is_said else None)
                     self._count_untold(entry)
             elif entry.how.what is Settling.RENEW:
                 lease.renewed(

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...protocol.errors import LeaseLostError, TidelogError
+from ...protocol.errors import ClosedError, LeaseLostError, TidelogError
 from ...protocol.messages import LeaseRanges, Settle, SettleError, SettleItem, SettleReply, Settling
 from ...protocol.messages.queue import POLICY_DELAY
 from ...protocol.offset_ranges import merge_offsets, pack_ranges
@@ -249,11 +249,15 @@ class Settles:
         self.flights.pop(flight.message.number, None)
         return entries
 
-    def give_up(self, error: TidelogError) -> list[Entry]:
-        """Nothing is sent any more: return what is not answered."""
+    def give_up(self, error: ClosedError) -> list[Entry]:
+        """Nothing is sent any more: return what is not answered. Of what was sent nobody knows, the rest is void."""
         entries = [*self.unanswered()]
-        for entry in entries:
-            _close(entry, error)
+        doubt = ClosedError(f"{error.message}: the broker did not say before whether these messages are settled")
+        for flight in self.flights.values():
+            for entry in flight.all_entries():
+                _close(entry, doubt)
+        for entry in self._pending:
+            _close(entry, lost_error(entry.lease))
         self.flights.clear()
         self._pending.clear()
         return entries

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -125,5 +129,74 @@ def test_who_waits_for_what_a_close_could_not_tell_hears_so(flavour: str, tmp_pa
             async with world.client(broker.url) as client:
                 (part,) = (await client.groups.describe("g")).topics[0].partitions
                 assert (part.floor, part.leased) == (0, 5)
+
+        run(flavour, body)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_what_a_close_did_not_hear_of_is_told_as_not_known(flavour: str, tmp_path: Path) -> None:
+    """A broker that stands still when a queue is closed settles what it was sent once it goes on: `on_lease_lost` does
+    not say that nothing was changed."""
+    with broker_process(tmp_path) as broker:
+        told: list[Any] = []
+
+        async def body(world: World) -> None:
+            async with world.client(broker.url, timeout=0.5) as client:
+                await client.topics.create("orders", partitions=1)
+                await client.produce_many("orders", [b"x"] * 5)
+                queue = client.queue("orders", "g", max_in_flight=5, on_lease_lost=told.append)
+                held = [message async for message in queue.messages(limit=5)]
+                os.kill(broker.process.pid, signal.SIGSTOP)
+                try:
+                    await done(held[0].ack())
+                    with pytest.raises(TidelogError):
+                        await queue.close()
+                finally:
+                    os.kill(broker.process.pid, signal.SIGCONT)
+            async with world.client(broker.url) as client:
+
+                async def floor() -> int:
+                    return (await client.groups.describe("g")).topics[0].partitions[0].floor
+
+                until = time.monotonic() + 10
+                while await floor() == 0:
+                    assert time.monotonic() < until
+
+        run(flavour, body)
+        assert [(report.offsets, type(report.error)) for report in told] == [([0], ClosedError)]
+        assert "did not say before whether these messages are settled" in str(told[0].error)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_stop_ends_the_wait_for_a_greeting(flavour: str, tmp_path: Path) -> None:
+    """Where something takes connections and says nothing, at the broker's address too after it was there."""
+    with broker_process(tmp_path) as broker:
+
+        async def body(world: World) -> None:
+            async with world.client(broker.url) as client:
+                await client.topics.create("orders", partitions=1)
+                await client.produce_many("orders", [b"x"] * 5)
+                queue = client.queue("orders", "g")
+                seen: list[int] = []
+                silent: list[socket.socket] = []
+
+                def swap() -> None:
+                    broker.kill()
+                    silent.append(socket.create_server(("127.0.0.1", broker.port)))
+                    silent[0].accept()
+                    time.sleep(0.1)
+                    queue.stop()
+
+                def handle(message: Any) -> None:
+                    seen.append(message.offset)
+                    if len(seen) == 5:
+                        threading.Thread(target=swap).start()
+
+                began = time.monotonic()
+                await queue.run(handle)
+                assert time.monotonic() - began < 8
+                silent[0].close()
+                with pytest.raises(TidelogError):
+                    await queue.close(timeout=0.1)
 
         run(flavour, body)
