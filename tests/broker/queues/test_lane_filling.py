@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.helpers.broker_core import SECOND
-from tests.helpers.lane_core import backlog, begin, given
+from tests.helpers.lane_core import backlog, begin, given, publish
 from tests.helpers.queue_core import QueueCore
 from tests.helpers.queue_member import QueueMember
 
@@ -223,3 +223,19 @@ def test_a_batch_that_holds_only_what_is_not_given_out_is_left_out() -> None:
     reply_to(core, member, 1_000)
     assert Counter(priorities(member)) == {9: 500, 0: 500}
     assert [sorted(held.left)[-1] for held in member.held.values()] == [499, 2_099]
+
+
+def test_what_is_old_in_several_partitions_has_no_more_than_its_share_of_a_round() -> None:
+    """One partition has three old messages, and the next has the others: of each two hundred deliveries forty go for their
+    age, whichever partition they are of, and a reply holds a thousand."""
+    core, (member,) = begin(partitions=2, lanes_max_wait=10 * SECOND)
+    for partition in (0, 1):
+        publish(core, [4], partition)
+    assert given(core, member, 2) == [4, 4]
+    backlog(core, 0, 3, 0)
+    core.advance(SECOND)
+    backlog(core, 0, 500, 1)
+    core.advance(11 * SECOND)
+    backlog(core, 9, 2_000)
+    seen = given(core, member, 1_000)
+    assert [Counter(seen[at : at + 200]) for at in range(0, 1_000, 200)] == [{9: 160, 0: 40}] * 5
