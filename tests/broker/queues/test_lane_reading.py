@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from tests.helpers.broker_core import SECOND
+from tests.helpers.faulty_files import FaultyFiles
 from tests.helpers.lane_core import begin, given, publish
 from tests.helpers.queue_core import QueueCore, member_of, notebook, settings
 from tests.helpers.queue_member import QueueMember
 
+from tidelog.broker.storage.files import MemoryFiles
 from tidelog.protocol.batch import encode_batch
 from tidelog.protocol.messages import AcquireReply
 
@@ -77,3 +81,22 @@ def test_a_partition_of_one_priority_is_waited_for_while_it_is_read() -> None:
         core.produce(core.topic("orders").partition(1), memoryview(bytearray(data)))
         core.advance(SECOND)
     assert given_to_all(*again(core)) == {"8"}
+
+
+def test_what_is_old_and_has_to_be_read_keeps_nothing_from_a_higher_lane() -> None:
+    """The one message that is old lies in a batch that a worker reads in: who asks is given ten of lane 9, and when it is
+    read the old one has its turn."""
+    files = FaultyFiles(MemoryFiles())
+    core, (member,) = begin(partitions=2, files=files, lanes_max_wait=10 * SECOND)
+    for partition in (0, 1):
+        publish(core, [9, 4], partition)
+    assert given(core, member, 4) == [9, 9, 4, 4]
+    publish(core, [0], 0)
+    core.advance(11 * SECOND)
+    publish(core, [9] * 30, 1)
+    core.workers.held = True
+    fault = files.fail("is_resident", errno.EAGAIN, path="partitions/1-0/messages/*", after=1)
+    assert given(core, member, 10) == [9] * 10
+    assert fault.fired == 1
+    core.workers.run()
+    assert given(core, member, 10) == [9] * 8 + [0, 9]
