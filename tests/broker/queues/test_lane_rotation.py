@@ -176,3 +176,20 @@ def test_a_partition_that_is_left_out_or_has_nothing_is_given_no_turn() -> None:
     rotation.place(first, 0)
     assert rotation.all_of([topic_id]) == [second]
     assert (rotation.bits_of(first), rotation.bits([topic_id], set())) == (0, bit_of(9))
+
+
+def test_a_topic_that_had_nothing_beside_another_in_a_reply_keeps_its_turn() -> None:
+    """Topics with other settings: the one that gave all that it had is behind one that was asked in the same reply and
+    had nothing, when both have something."""
+    core, (member,) = begin([STRICT, OTHERS], "ab", partitions=1)
+    for name in ("apples", "berries"):
+        store(core, name, 9, 10)
+        store(core, name, 0, 10)
+    assert [sum(served(core, member, 40).values()) for _ in range(2)] == [40, 0]
+    for given, other in (("apples", "berries"), ("berries", "apples")):
+        store(core, given, 4, 5)
+        assert served(core, member, 10) == {f"{given[0]}0 4": 5}
+        for name in (given, other):
+            store(core, name, 4, 1)
+        assert [*served(core, member, 1)] == [f"{other[0]}0 4"]
+        assert [*served(core, member, 1)] == [f"{given[0]}0 4"]
