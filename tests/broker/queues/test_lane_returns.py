@@ -101,6 +101,19 @@ def test_a_share_for_age_that_few_needed_is_not_saved_up() -> None:
     assert Counter(given(core, member, 10)) == {9: 8, 0: 2}
 
 
+def test_a_share_for_age_is_not_saved_up_by_a_reply_that_took_all_there_was() -> None:
+    """Three were old and fifty were not, of a hundred that were asked for: later on it is one of five again."""
+    core, (member,) = begin(lanes_max_wait=10 * SECOND)
+    publish(core, [0] * 3)
+    core.advance(11 * SECOND)
+    backlog(core, 9, 50)
+    assert Counter(given(core, member, 100)) == {9: 50, 0: 3}
+    publish(core, [0] * 50)
+    core.advance(11 * SECOND)
+    backlog(core, 9, 100)
+    assert Counter(given(core, member, 10)) == {9: 8, 0: 2}
+
+
 def test_what_came_back_is_as_old_as_the_last_of_what_came_back_with_it() -> None:
     """Within a 64th of the longest wait they are one: none of them is taken for older than it is."""
     ages = Ages()
