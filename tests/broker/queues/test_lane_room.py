@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import pytest
 from tests.helpers.broker_core import SECOND
-from tests.helpers.lane_core import begin, publish
+from tests.helpers.lane_core import backlog, begin, given, publish
 from tests.helpers.queue_core import QueueCore, take
-from tests.helpers.queue_member import QueueMember
+from tests.helpers.queue_member import QueueMember, packed
 
 from tidelog.broker.delivery.offset_set import OffsetSet
 from tidelog.broker.queues.ages import Ages
 from tidelog.protocol.batch import encode_batch
-from tidelog.protocol.messages import Settling
+from tidelog.protocol.limits import MAX_FRAME_BYTES
+from tidelog.protocol.messages import AcquireReply, Settle, SettleError, SettleItem, Settling
 
 
 def publish_large(core: QueueCore, priority: int, size: int = 100_000, partition: int = 0) -> None:
@@ -130,3 +132,52 @@ def test_what_came_back_is_not_remembered_without_a_longest_wait() -> None:
     assert [*ages.fresh(1_495 * SECOND)] == [0, 1]
     ages.keep(None)
     assert [*ages.fresh(0)] == []
+
+
+@pytest.mark.parametrize("policy", ["strict", "weighted"])
+def test_what_is_told_of_earlier_attempts_ends_a_reply_of_many_partitions(policy: str) -> None:
+    """One message of lane 9 in each of seven, each failed with 4,000 characters: where batches may take all of a frame a
+    reply has room to tell of three, and the others come with the next ones."""
+    core, (member,) = begin(partitions=7, lanes_policy=policy)
+    for partition in range(7):
+        publish(core, [9], partition)
+    while len(member.held) < 7:
+        take(core, member, 1)
+    publish(core, [0])
+    error = SettleError("ValueError", "x" * 4_000, "")
+    items = [
+        SettleItem(1, one.partition, one.lease, Settling.RELEASE, packed({*one.left}), delay_us=0, error=error)
+        for one in member.held.values()
+    ]
+    core.queues.settle(Settle(member.group_id, member.generation, 1, 1, items))
+    core.settle()
+    member.held.clear()
+    came: list[list[str]] = []
+    for _ in range(4):
+        call = member.acquire(7, max_bytes=MAX_FRAME_BYTES)
+        core.settle()
+        reply = call.message()
+        assert isinstance(reply, AcquireReply)
+        assert len(msgspec.msgpack.encode(reply)) <= 13_000
+        member.harvest()
+        came.append([value.strip("b'") for value in member.came])
+    assert Counter(lane for reply in came for lane in reply) == {"9": 7, "0": 1}
+    assert [len(reply) for reply in came] == [3, 3, 2, 0]
+
+
+def test_a_reply_that_took_all_there_was_makes_the_next_one_no_smaller() -> None:
+    """Ten were there, of two lanes: who asks for a hundred again when there are more is given a hundred."""
+    core, (member,) = begin(lanes_policy="weighted")
+    publish(core, [9, 0] * 5)
+    assert len(given(core, member, 100)) == 10
+    publish(core, [9, 0] * 100)
+    assert Counter(given(core, member, 100)) == {9: 50, 0: 50}
+
+
+def test_a_reply_holds_no_more_rounds_than_a_hundred() -> None:
+    """Of lanes with shares 20,000 messages are given at a time, however many are asked for: nobody is served meanwhile."""
+    core, (member,) = begin(lanes_policy="weighted")
+    for priority in (9, 0):
+        backlog(core, priority, 15_000)
+    assert Counter(given(core, member, 30_000)) == {9: 10_000, 0: 10_000}
+    assert Counter(given(core, member, 30_000)) == {9: 5_000, 0: 5_000}
