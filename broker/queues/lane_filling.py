@@ -127,7 +127,7 @@ class LaneFilling:
         if share and not self._reserve_old(share):
             share = 0
         self._by_lanes(budget - share)
-        if share and not self._is_over:
+        if share:
             old = self._by_age(share)
             self._by_lanes(budget - (self._given - before))
         given = self._given - before
