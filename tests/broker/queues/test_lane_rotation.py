@@ -14,6 +14,7 @@ from tidelog.broker.queues.lane_rotation import LaneRotation
 from tidelog.broker.queues.partition_lanes import bit_of
 from tidelog.protocol.batch import encode_batch
 from tidelog.protocol.messages import Settling
+from tidelog.protocol.messages.groups import GroupSettings
 from tidelog.protocol.topic_settings import SettingValue
 
 Settings = dict[str, SettingValue]
@@ -193,3 +194,25 @@ def test_a_topic_that_had_nothing_beside_another_in_a_reply_keeps_its_turn() -> 
             store(core, name, 4, 1)
         assert [*served(core, member, 1)] == [f"{other[0]}0 4"]
         assert [*served(core, member, 1)] == [f"{given[0]}0 4"]
+
+
+def test_topics_with_other_settings_have_the_room_of_their_group_together() -> None:
+    """Seven hundred messages may be in flight: one topic gives the three hundred that it has of two lanes, and the other
+    four hundred of its thousand."""
+    core, (member,) = begin([WEIGHTED, {**WEIGHTED, **OTHERS}], "ab", partitions=1)
+    for name in ("apples", "berries"):
+        for priority in (9, 0):
+            store(core, name, priority, 1)
+    assert [sum(served(core, member, 4).values()) for _ in range(2)] == [4, 0]
+    store(core, "berries", 4, 1)
+    assert served(core, member, 1) == {"b0 4": 1}
+    core.wait(core.groups.alter("default/g", GroupSettings(max_in_flight=700)))
+    for name, count in (("apples", 150), ("berries", 500)):
+        for priority in (9, 0):
+            store(core, name, priority, count)
+    found = served(core, member, 2_000)
+    assert Counter({place: found[f"{place} 9"] + found[f"{place} 0"] for place in ("a0", "b0")}) == {
+        "a0": 300,
+        "b0": 400,
+    }
+    assert sum(served(core, member, 2_000).values()) == 600
