@@ -110,6 +110,12 @@ class Available:
             del self._closed[part]
         return found
 
+    def may_open(self, part: GroupPartition) -> bool:
+        """Whether a partition's delivery log is there, or may be opened beside those that are being opened."""
+        if part.is_open or part.is_preparing:
+            return True
+        return sum(not one.is_open and one.is_preparing for one in self._preparing) < MAX_PREPARING
+
     def is_preparing(self, topics: Collection[int]) -> bool:
         """Whether a worker is at something that some topics may have messages by."""
         is_found = False

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 from ...protocol.messages import PartitionProblem, Portion
 from ..delivery.lane_policy import LanePolicy
 from .aged_parts import AgedParts
-from .available import MAX_PREPARING
 from .group_partition import GroupPartition, Leased, Wanted
 from .lane_search import NO_LANE
 from .lane_share import LaneShare, LaneShares
@@ -38,6 +37,10 @@ class Giver(Protocol):
 
     problems: list[PartitionProblem]
     """Of partitions that refused something, or cannot give anything."""
+
+    def may_open(self, part: GroupPartition) -> bool:
+        """Whether a partition may be asked now, as its delivery log is there, or few are being opened."""
+        ...
 
     def lease(self, part: GroupPartition, of: Wanted, count: int) -> Leased | None:
         """Take one lease."""
@@ -83,7 +86,6 @@ class LaneFilling:
         """Whether a lane has used up its part of the bytes: this round is the last, and a shorter one."""
         self._without: set[GroupPartition] = set()
         """Partitions that gave nothing."""
-        self._opening = 0
         self._held = NO_LANE
         """The highest lane of what is there and not at hand: under the strict policy nothing lower goes before it."""
         self._is_over = False
@@ -170,8 +172,7 @@ class LaneFilling:
 
     def _lease(self, part: GroupPartition, lane: int, count: int) -> int:
         """Take one lease; returns of how many messages."""
-        is_late = not part.is_open and self._opening == MAX_PREPARING
-        self._opening += not part.is_open
+        is_late = not self._giver.may_open(part)
         one = None if is_late else self._giver.lease(part, Wanted(lane=lane), count)
         if one is None:
             self._nothing_of(part, lane, is_late=is_late)
@@ -220,8 +221,7 @@ class LaneFilling:
     def _look(self, part: GroupPartition, lane: int, count: int, mask: int) -> tuple[LaneShare | None, bool]:
         """Look up what a lane gets of the rest of the reply: its part of the messages, and of the bytes; say whether it
         has used up those."""
-        is_late = not part.is_open and self._opening == MAX_PREPARING
-        self._opening += not part.is_open
+        is_late = not self._giver.may_open(part)
         weight, total = self._policy.part_of(None if lane == OLDEST else lane, mask, is_aging=self._is_old)
         later = max(0, self._left - ROUND)
         wanted = count + later * weight // total + later // ROUND

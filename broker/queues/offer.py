@@ -21,10 +21,11 @@ class Offer:
         waiter: WaitingAcquire,
         max_frame_bytes: int,
         may_lease: Callable[[], int],
+        may_open: Callable[[GroupPartition], bool],
         noted: Callable[[GroupPartition, bool], None],
     ) -> None:
-        """`may_lease` returns how many more messages may be in flight; `noted` is told of each partition that was asked
-        whether it had something."""
+        """`may_lease` returns how many more messages may be in flight, `may_open` whether a partition may be asked now:
+        its delivery log may have to be opened. `noted` is told of each that was asked whether it had something."""
         request = waiter.request
         self.waiter = waiter
         self.room = Room.of(request.max_records, request.max_bytes, max_frame_bytes)
@@ -36,6 +37,7 @@ class Offer:
         """Whether a partition has something that it could not record or read, which is told at once. One that gives
         nothing until it is mended is in nobody's way."""
         self._may_lease = may_lease
+        self.may_open = may_open
         self._noted = noted
 
     def __repr__(self) -> str:

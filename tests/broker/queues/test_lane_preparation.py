@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from tests.helpers.lane_core import backlog, begin, given, publish
 from tests.helpers.queue_core import QueueCore
 from tests.helpers.queue_member import QueueMember
@@ -63,3 +64,23 @@ def test_a_partition_that_no_worker_is_at_yet_ends_no_reply() -> None:
     assert Counter(given(core, member, 100)) == {9: 10, 0: 90}
     let_work(core)
     assert Counter(given(core, member, 100)) == {9: 50, 0: 50}
+
+
+@pytest.mark.parametrize("policy", ["strict", "weighted"])
+def test_few_delivery_logs_are_opened_at_a_time(policy: str) -> None:
+    """Of sixteen partitions four, however often and by whomever they are asked for; the others as these are there."""
+    core, members = begin(partitions=16, members=2, lanes_policy=policy)
+    for partition in range(16):
+        publish(core, [9, 0], partition)
+    core.workers.held = True
+    for member in members:
+        member.acquire(100)
+        core.settle()
+        assert sum(one.delivery.is_opening for one in core.topic("orders").partitions) == 4
+    let_work(core)
+    for member in members:
+        member.harvest()
+    came = Counter(int(value[2]) for member in members for value in member.came)
+    for _ in range(8):
+        came += Counter(given(core, members[0], 100))
+    assert came == {9: 16, 0: 16}

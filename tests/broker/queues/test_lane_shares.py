@@ -106,6 +106,10 @@ class Nothing:
     def __init__(self) -> None:
         self.problems: list[PartitionProblem] = []
 
+    def may_open(self, part: GroupPartition) -> bool:
+        """Have all be asked."""
+        return True
+
     def lease(self, part: GroupPartition, of: Wanted, count: int) -> None:
         """Give no lease."""
 
