@@ -110,11 +110,13 @@ class Available:
             del self._closed[part]
         return found
 
-    def may_open(self, part: GroupPartition) -> bool:
-        """Whether a partition's delivery log is there, or may be opened beside those that are being opened."""
+    def may_open(self, topics: Collection[int], part: GroupPartition) -> bool:
+        """Whether a partition's delivery log is there, or may be opened beside those of some topics that are being
+        opened: who asks for these waits for them."""
         if part.is_open or part.is_preparing:
             return True
-        return sum(not one.is_open and one.is_preparing for one in self._preparing) < MAX_PREPARING
+        under_way = (one for one in self._preparing if one.partition.topic_id in topics)
+        return sum(not one.is_open and one.is_preparing for one in under_way) < MAX_PREPARING
 
     def is_preparing(self, topics: Collection[int]) -> bool:
         """Whether a worker is at something that some topics may have messages by."""

@@ -181,7 +181,8 @@ class Dispatch:
         others are served."""
         if waiter.member.holds_suspects:
             return
-        offer = Offer(waiter, self._around.max_frame_bytes, self._room, self._available.may_open, self._noted)
+        may_open = partial(self._available.may_open, waiter.topics)
+        offer = Offer(waiter, self._around.max_frame_bytes, self._room, may_open, self._noted)
         try:
             self._serve(offer)
         except BaseException as bug:

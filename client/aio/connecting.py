@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Callable
+from functools import partial
 
 from ...protocol.errors import NotATidelogBrokerError, TidelogError
 from ...protocol.limits import KIB, MAX_UNAUTHENTICATED_BYTES
@@ -15,6 +15,7 @@ from ..core.deadline import Deadline
 from ..core.greeting import cannot_reach
 from ..core.url import MemoryServer, Server
 from . import runtime
+from .attempt import Attempt
 from .connection import Call, Connection
 
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
@@ -34,20 +35,19 @@ async def connect(
     client_version: str,
     quiet_s: float,
     time: runtime.Time,
-    greeting: Callable[[Connection, Call], None],
+    attempt: Attempt,
 ) -> tuple[Connection, HelloReply]:
-    """Return a connection that was greeted, and how; `greeting` is told what is waited for, once there is a peer.
-
-    Raises CannotConnectError, NotATidelogBrokerError, TimedOutError when something listens but does not greet, or what
-    the broker refuses the greeting with."""
-    sock = memory.connect(server.name) if isinstance(server, MemoryServer) else await _open(server, deadline)
+    """Return a connection that was greeted, and how. Raises CannotConnectError, NotATidelogBrokerError, TimedOutError
+    when something listens but does not greet, what the broker refuses the greeting with, or what ends the attempt."""
+    sock = memory.connect(server.name) if isinstance(server, MemoryServer) else await _open(server, deadline, attempt)
     connection = Connection(sock, str(server), lock, MAX_UNAUTHENTICATED_BYTES, time)
     try:
         call = connection.send(Hello(client_name, client_version))
-        greeting(connection, call)
+        attempt.waits(partial(_look_again, connection, call))
         await connection.wait(call, deadline.at)
         reply = call.reply
         if reply is None:
+            attempt.check()
             problem = connection.greeting_error("no answer")
             raise problem if isinstance(problem, NotATidelogBrokerError) else _no_greeting(server, deadline)
         if reply.error is not None:
@@ -61,11 +61,16 @@ async def connect(
     return connection, hello
 
 
+def _look_again(connection: Connection, call: Call) -> None:
+    call.stir()
+    connection.wake()
+
+
 def _no_greeting(server: Server | MemoryServer, deadline: Deadline) -> TidelogError:
     return deadline.timed_out(f"connected to {server}, but no greeting")
 
 
-async def _open(server: Server, deadline: Deadline) -> socket.socket:
+async def _open(server: Server, deadline: Deadline, attempt: Attempt) -> socket.socket:
     try:
         addresses = await runtime.resolve(server.host, server.port, deadline.at)
     except OSError as error:
@@ -76,7 +81,7 @@ async def _open(server: Server, deadline: Deadline) -> socket.socket:
     for family, address in addresses:
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            code = await _connect(sock, address, deadline)
+            code = await _connect(sock, address, deadline, attempt)
             if not code:
                 _set_options(sock)
                 return sock
@@ -88,14 +93,16 @@ async def _open(server: Server, deadline: Deadline) -> socket.socket:
     raise cannot_reach(str(server), problem)
 
 
-async def _connect(sock: socket.socket, address: tuple[str | int, ...], deadline: Deadline) -> int:
+async def _connect(sock: socket.socket, address: tuple[str | int, ...], deadline: Deadline, attempt: Attempt) -> int:
     """Return 0, or why it failed as an errno."""
     code = sock.connect_ex(address)
     if code not in (errno.EINPROGRESS, errno.EINTR, errno.EAGAIN):
         return code
     poller = runtime.Poller(sock)
+    attempt.waits(poller.wake_from_anywhere)
     if not await poller.wait(write=True, until=deadline.at):
         return errno.ETIMEDOUT
+    attempt.check()
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
 

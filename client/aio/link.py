@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from ...protocol.errors import (
     BrokerClosingError,
@@ -24,8 +25,9 @@ from ..core.backoff import Backoff
 from ..core.deadline import Deadline
 from ..core.url import MemoryServer, Server
 from . import runtime
+from .attempt import Attempt
 from .connecting import connect
-from .connection import MAX_SIT_S, Call, Connection, Reply, copy_of
+from .connection import MAX_SIT_S, Connection, Reply, copy_of
 
 CONNECT_TIMEOUT_S = 10.0
 """For one attempt at one server, the lookup of its name and the greeting included; what a broker gives a connection
@@ -40,6 +42,10 @@ log.addHandler(logging.NullHandler())
 
 def _nothing() -> None:
     pass
+
+
+class WaitEndedError(CannotConnectError):
+    """Somebody ended the wait for a connection; who needs one all the same waits again."""
 
 
 class Acquaintance:
@@ -80,8 +86,8 @@ class Link:
         """Of the one who connects."""
         self._ended = time.Bell()
         self._interrupts = 0
-        self._greeting: tuple[Connection, Call] | None = None
-        """What is waited for by the one who connects."""
+        self._attempt: Attempt | None = None
+        """Of the one who connects."""
         self._backoff = Backoff()
         self._lost_at = 0.0
 
@@ -200,23 +206,20 @@ class Link:
         self._ended.set()
 
     def interrupt(self) -> None:
-        """Whoever waits for a connection now gets CannotConnectError: it is to look whether it still needs one. Takes
-        no lock, so that a signal handler may call it."""
+        """Whoever waits for a connection now gets WaitEndedError: it is to look whether it still needs one. Takes no
+        lock, so that a signal handler may call it."""
         self._interrupts += 1
-        greeting, self._greeting = self._greeting, None
-        if greeting is not None:
-            connection, call = greeting
-            call.stir()
-            connection.wake()
+        if (attempt := self._attempt) is not None:
+            attempt.wake()
         ended, self._ended = self._ended, self.time.Bell()
         if self._closed is not None:
             self._ended.set()
         ended.set()
 
     def _check(self, interrupts: int) -> None:
-        """Raise CannotConnectError if whoever waits was interrupted since."""
+        """Raise WaitEndedError if whoever waits was interrupted since."""
         if self._interrupts != interrupts:
-            raise CannotConnectError(f"no connection to {self.address} when the wait for it was ended")
+            raise WaitEndedError(f"no connection to {self.address} when the wait for it was ended")
 
     async def _connect(self, deadline: Deadline, interrupts: int) -> Connection:
         pause_until, reason = 0.0, ""
@@ -231,6 +234,8 @@ class Link:
                 raise CannotConnectError(f"{reason}{tried}", address=self.address)
             try:
                 return await self._try_servers(deadline, interrupts)
+            except WaitEndedError:
+                raise
             except _PASSING as error:
                 self._check(interrupts)
                 is_over = isinstance(error, TimedOutError) and self.time.now() >= deadline.at
@@ -257,18 +262,19 @@ class Link:
 
     async def _try_servers(self, deadline: Deadline, interrupts: int) -> Connection:
         problem: TidelogError | None = None
+        attempt = self._attempt = Attempt(partial(self._check, interrupts))
         for server in self._servers:
-            self._check(interrupts)
+            attempt.check()
             until = min(deadline, Deadline.after(CONNECT_TIMEOUT_S, self.time.now()), key=lambda each: each.at)
             try:
                 connection, self.greeting = await connect(
-                    server, self._lock, until, *self._names, self._quiet_s, self.time, self._greets
+                    server, self._lock, until, *self._names, self._quiet_s, self.time, attempt
                 )
+            except WaitEndedError:
+                raise
             except _PASSING as error:
                 problem = error if problem is None else _both(problem, error)
                 continue
-            finally:
-                self._greeting = None
             self._connected(connection)
             return connection
         assert problem is not None
@@ -276,9 +282,6 @@ class Link:
             raise problem
         finally:
             del problem  # whose traceback has this frame
-
-    def _greets(self, connection: Connection, call: Call) -> None:
-        self._greeting = connection, call
 
     def _connected(self, connection: Connection) -> None:
         if self._closed is not None:

@@ -22,7 +22,7 @@ from ..core.settles import Flight, Settles
 from ..core.waiter import Waiter
 from . import runtime
 from .connection import Connection, copy_of
-from .link import Link
+from .link import Link, WaitEndedError
 
 
 class SettleSender:
@@ -205,7 +205,10 @@ class SettleSender:
             while not waiter.done:
                 if self.closed is not None:
                     raise copy_of(self.closed)
-                connection = await self.connect(deadline)
+                try:
+                    connection = await self.connect(deadline)
+                except WaitEndedError:  # by a stop, which ends no wait for what was said before
+                    continue
                 waiter.is_stirred = False
                 self.pump()
                 until = min(deadline.at, self.retry_at)

@@ -17,6 +17,7 @@ from ..core.renewal_plan import RenewalPlan
 from ..core.waiter import Waiter
 from . import runtime
 from .asking import Asking
+from .link import WaitEndedError
 from .queue_desk import QueueDesk
 from .tending import Tended, busy_seconds
 
@@ -120,7 +121,10 @@ class QueueBackground(Tended):
             return min(next_due, again_at, now + self._time.at_most(MAX_ROUND_S))
         if not self._has_work():
             return next_due
-        connection = desk.connect(NEVER)
+        try:
+            connection = desk.connect(NEVER)
+        except WaitEndedError:
+            return self._time.now()
         desk.report()
         idle_at = desk.seen_at + IDLE_S
         if now >= idle_at:

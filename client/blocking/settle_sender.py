@@ -23,7 +23,7 @@ from ..core.settles import Flight, Settles
 from ..core.waiter import Waiter
 from . import runtime
 from .connection import Connection, copy_of
-from .link import Link
+from .link import Link, WaitEndedError
 
 
 class SettleSender:
@@ -206,7 +206,10 @@ class SettleSender:
             while not waiter.done:
                 if self.closed is not None:
                     raise copy_of(self.closed)
-                connection = self.connect(deadline)
+                try:
+                    connection = self.connect(deadline)
+                except WaitEndedError:  # by a stop, which ends no wait for what was said before
+                    continue
                 waiter.is_stirred = False
                 self.pump()
                 until = min(deadline.at, self.retry_at)

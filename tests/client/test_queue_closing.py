@@ -16,7 +16,7 @@ import pytest
 from tests.client.flavours import FLAVOURS, World, run
 from tests.client.queues import Stage, done, queue_broker, staged  # noqa: F401
 from tests.helpers.broker_process import broker_process
-from tidelog import ClosedError, LeaseLostError, TidelogError
+from tidelog import Client, ClosedError, LeaseLostError, TidelogError
 from tidelog.client.blocking.asking import Asking
 
 pytestmark = pytest.mark.process
@@ -200,3 +200,54 @@ def test_a_stop_ends_the_wait_for_a_greeting(flavour: str, tmp_path: Path) -> No
                     await queue.close(timeout=0.1)
 
         run(flavour, body)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_stop_ends_the_wait_for_a_peer_that_takes_no_connection(flavour: str) -> None:
+    """Nobody answers, as of a host that is off: `run` ends though it was never connected."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf:
+        others = [socket.socket() for _ in range(6)]
+        for other in others:
+            other.setblocking(False)
+            other.connect_ex(deaf.getsockname())
+
+        async def body(world: World) -> None:
+            async with world.client(f"127.0.0.1:{deaf.getsockname()[1]}", timeout=None) as client:
+                queue = client.queue("orders", "g")
+                threading.Timer(0.3, queue.stop).start()
+                began = time.monotonic()
+                await queue.run(print)
+                assert time.monotonic() - began < 8
+
+        run(flavour, body)
+        for other in others:
+            other.close()
+
+
+def test_a_stop_ends_no_wait_of_a_handler(tmp_path: Path) -> None:
+    """The broker is away for a moment when a queue is stopped: a handler that waits until its message is acknowledged
+    waits on, and hears that it is."""
+    with broker_process(tmp_path) as broker, Client(broker.url) as client:
+        client.topics.create("orders", partitions=1)
+        client.produce("orders", b"x")
+        told: list[object] = []
+
+        def away(queue: Any) -> None:
+            broker.kill()
+            time.sleep(0.5)
+            queue.stop()
+            time.sleep(0.5)
+            broker.start()
+
+        with client.queue("orders", "g") as queue:
+
+            def handle(message: Any) -> None:
+                thread = threading.Thread(target=away, args=[queue])
+                thread.start()
+                time.sleep(0.2)
+                message.ack(wait=True)
+                told.append(client.groups.describe("g").topics[0].partitions[0].floor)
+                thread.join()
+
+            queue.run(handle, concurrency=2)
+        assert told == [1]

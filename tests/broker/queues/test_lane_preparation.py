@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from tests.helpers.broker_core import SECOND, batch
 from tests.helpers.lane_core import backlog, begin, given, publish
 from tests.helpers.queue_core import QueueCore
 from tests.helpers.queue_member import QueueMember
+
+from tidelog.broker.deferred import Deferred
+from tidelog.protocol.messages import Acquire, AcquireReply
 
 
 def held_up(partitions: int) -> tuple[QueueCore, QueueMember]:
@@ -84,3 +88,29 @@ def test_few_delivery_logs_are_opened_at_a_time(policy: str) -> None:
     for _ in range(8):
         came += Counter(given(core, members[0], 100))
     assert came == {9: 16, 0: 16}
+
+
+@pytest.mark.parametrize("policy", ["strict", "weighted"])
+def test_what_is_opened_of_another_topic_keeps_nobody_from_what_is_asked_for(policy: str) -> None:
+    """Beside one of eight partitions, of which four are being opened, who asks for another topic without waiting has its
+    partition opened too, and is answered with what it has."""
+    core, (member, other) = begin(partitions=8, members=2, lanes_policy=policy)
+    core.wait(core.topics.create("default/y", partitions=1, settings={"lanes_policy": policy}))
+    orders, y = core.topic("orders"), core.topic("y")
+    core.wait(core.groups.join("default/g", [orders.id, y.id]))
+    for partition in range(8):
+        publish(core, [9, 0], partition)
+    for priority in (9, 0):
+        core.produce(y.partition(0), batch(b"y", priority=priority))
+    core.workers.held = True
+    member.acquire(100, max_wait_us=SECOND)
+    core.settle()
+    group = core.groups.named("default/g")
+    answer = core.queues.acquire(Acquire(group.id, group.generation, other.number, [y.id]))
+    assert isinstance(answer, Deferred)
+    assert answer.is_pending
+    assert [sum(one.delivery.is_opening for one in topic.partitions) for topic in (orders, y)] == [4, 1]
+    let_work(core)
+    reply = core.wait(answer).message
+    assert isinstance(reply, AcquireReply)
+    assert [grant.topic_id for grant in reply.grants] == [y.id, y.id]
