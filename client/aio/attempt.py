@@ -18,6 +18,11 @@ class Attempt:
         self.wake = wake
         self.check()  # afterwards: whoever ends it calls one of the two
 
+    def goes_on(self) -> None:
+        """It was waited for, and is not needed any more: it may have a descriptor. Raises what `check` does."""
+        self.wake = _nothing
+        self.check()
+
 
 def _nothing() -> None:
     """Nothing is waited for."""

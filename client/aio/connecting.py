@@ -47,7 +47,7 @@ async def connect(
         await connection.wait(call, deadline.at)
         reply = call.reply
         if reply is None:
-            attempt.check()
+            attempt.goes_on()
             problem = connection.greeting_error("no answer")
             raise problem if isinstance(problem, NotATidelogBrokerError) else _no_greeting(server, deadline)
         if reply.error is not None:
@@ -100,9 +100,10 @@ async def _connect(sock: socket.socket, address: tuple[str | int, ...], deadline
         return code
     poller = runtime.Poller(sock)
     attempt.waits(poller.wake_from_anywhere)
-    if not await poller.wait(write=True, until=deadline.at):
+    is_ready = await poller.wait(write=True, until=deadline.at)
+    attempt.goes_on()
+    if not is_ready:
         return errno.ETIMEDOUT
-    attempt.check()
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
 

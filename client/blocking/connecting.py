@@ -48,7 +48,7 @@ def connect(
         connection.wait(call, deadline.at)
         reply = call.reply
         if reply is None:
-            attempt.check()
+            attempt.goes_on()
             problem = connection.greeting_error("no answer")
             raise problem if isinstance(problem, NotATidelogBrokerError) else _no_greeting(server, deadline)
         if reply.error is not None:
@@ -101,9 +101,10 @@ def _connect(sock: socket.socket, address: tuple[str | int, ...], deadline: Dead
         return code
     poller = runtime.Poller(sock)
     attempt.waits(poller.wake_from_anywhere)
-    if not poller.wait(write=True, until=deadline.at):
+    is_ready = poller.wait(write=True, until=deadline.at)
+    attempt.goes_on()
+    if not is_ready:
         return errno.ETIMEDOUT
-    attempt.check()
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
 

@@ -262,8 +262,14 @@ class Link:
             raise copy_of(self._closed)
 
     def _try_servers(self, deadline: Deadline, interrupts: int) -> Connection:
-        problem: TidelogError | None = None
         attempt = self._attempt = Attempt(partial(self._check, interrupts))
+        try:
+            return self._try(attempt, deadline)
+        finally:
+            self._attempt = None  # it refers to this link
+
+    def _try(self, attempt: Attempt, deadline: Deadline) -> Connection:
+        problem: TidelogError | None = None
         for server in self._servers:
             attempt.check()
             until = min(deadline, Deadline.after(CONNECT_TIMEOUT_S, self.time.now()), key=lambda each: each.at)
