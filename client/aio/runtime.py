@@ -337,6 +337,9 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 def _asyncio_loop() -> asyncio.AbstractEventLoop | None:
+    running = asyncio.events._get_running_loop()
+    if running is not None:  # also in a callback of it, where anyio finds no task
+        return running
     native = current_token().native_token
     return native if isinstance(native, asyncio.AbstractEventLoop) else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -16,7 +17,7 @@ import pytest
 from tests.client.flavours import FLAVOURS, World, run
 from tests.client.queues import Stage, done, queue_broker, staged  # noqa: F401
 from tests.helpers.broker_process import broker_process
-from tidelog import Client, ClosedError, LeaseLostError, TidelogError
+from tidelog import AsyncClient, Client, ClosedError, LeaseLostError, TidelogError
 from tidelog.client.blocking.asking import Asking
 
 pytestmark = pytest.mark.process
@@ -251,3 +252,27 @@ def test_a_stop_ends_no_wait_of_a_handler(tmp_path: Path) -> None:
 
             queue.run(handle, concurrency=2)
         assert told == [1]
+
+
+def test_it_is_told_in_a_loop_that_anyio_does_not_run(tmp_path: Path) -> None:
+    """What a close did not hear of, under plain `asyncio.run`: the queue ends in a callback of the loop, not in a task."""
+    with broker_process(tmp_path) as broker:
+        told: list[Any] = []
+
+        async def body() -> None:
+            async with AsyncClient(broker.url, timeout=0.5) as client:
+                await client.topics.create("orders", partitions=1)
+                await client.produce("orders", b"x")
+                queue = client.queue("orders", "g", on_lease_lost=told.append)
+                [message] = await queue.receive(1)
+                os.kill(broker.process.pid, signal.SIGSTOP)
+                try:
+                    message.ack()
+                    with pytest.raises(TidelogError):
+                        await queue.close()
+                finally:
+                    os.kill(broker.process.pid, signal.SIGCONT)
+                await asyncio.sleep(0.1)
+
+        asyncio.run(body())
+        assert [type(report.error) for report in told] == [ClosedError]
