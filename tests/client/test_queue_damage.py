@@ -19,6 +19,9 @@ from tidelog import Client
 pytestmark = pytest.mark.process
 
 
+BATCHES = [[b"%040d" % at for at in range(first, first + 100)] for first in (0, 100, 200)]
+
+
 def damage(folder: Path) -> None:
     """Turn a bit of the second of three batches of a hundred."""
     (segment,) = (folder / "data").rglob("messages/*.log")
@@ -35,8 +38,8 @@ def test_what_is_damaged_on_the_disk_is_passed_over(
         async def body(world: World) -> None:
             async with world.client(broker.url) as client:
                 await client.topics.create("orders", partitions=1)
-                for first in (0, 100, 200):
-                    await client.produce_many("orders", [b"%040d" % at for at in range(first, first + 100)])
+                for values in BATCHES:
+                    await client.produce_many("orders", values)
                 damage(tmp_path)
                 seen: list[int] = []
                 async with client.queue("orders", "g") as queue:
@@ -57,8 +60,8 @@ def test_what_is_left_leased_is_verified_too(tmp_path: Path) -> None:
     damaged one leased; the messages count as attempted once, when they were printed."""
     with broker_process(tmp_path) as broker, Client(broker.url) as client:
         client.topics.create("orders", partitions=1)
-        for first in (0, 100, 200):
-            client.produce_many("orders", [b"%040d" % at for at in range(first, first + 100)])
+        for values in BATCHES:
+            client.produce_many("orders", values)
         damage(tmp_path)
         tidelog = CommandLine(broker.url, tmp_path)
         options = ("--group", "g", "--mode", "queue", "--settle", "none", "--limit", "200", "--output", "json")
@@ -84,8 +87,8 @@ def test_what_is_damaged_in_a_batch_that_is_cut_is_passed_over(
         async def body(world: World) -> None:
             async with world.client(broker.url) as client:
                 await client.topics.create("orders", partitions=1)
-                for first in (0, 100, 200):
-                    await client.produce_many("orders", [b"%040d" % at for at in range(first, first + 100)])
+                for values in BATCHES:
+                    await client.produce_many("orders", values)
                 damage(tmp_path)
                 seen: list[int] = []
                 await client.groups.create("g", "orders", start="earliest", max_in_flight=5)
@@ -113,8 +116,8 @@ def test_what_is_damaged_in_a_part_of_a_batch_that_is_left_leased_is_passed_over
     """`consume --settle none` of a hundred messages and five goes on behind what the broker found."""
     with broker_process(tmp_path) as broker, Client(broker.url) as client:
         client.topics.create("orders", partitions=1)
-        for first in (0, 100, 200):
-            client.produce_many("orders", [b"%040d" % at for at in range(first, first + 100)])
+        for values in BATCHES:
+            client.produce_many("orders", values)
         damage(tmp_path)
         tidelog = CommandLine(broker.url, tmp_path)
         options = ("--group", "g", "--mode", "queue", "--settle", "none", "--limit", "105", "--output", "json")
