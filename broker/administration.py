@@ -24,7 +24,7 @@ from ..protocol.errors import (
 from ..protocol.topic_name import INTERNAL_PREFIX, is_internal, short_name
 from ..protocol.topic_settings import KEYS, SettingValue, check_settings
 from .deferred import Deferred
-from .flow import Flow, FlowQueue, offloaded
+from .flow import Flow, FlowQueue, called_back, offloaded
 from .message_log import MessageLog
 from .meta import (
     MetaLog,
@@ -37,7 +37,7 @@ from .meta import (
 from .opening import Wanted, open_partitions, remove_partitions
 from .partition import Partition
 from .registry import Registry
-from .reopening import Reopening, deferred
+from .reopening import Reopening
 from .services import Services
 from .storage.settings import LogSettings
 from .topic import Topic
@@ -225,7 +225,7 @@ class Administration:
         topic = self._registry.named(name)
         yield self._meta.record(TopicDeleted(topic.id))
         self._registry.withdraw(topic)
-        yield from [deferred(partition.delete) for partition in topic.partitions]
+        yield from [called_back(partition.delete) for partition in topic.partitions]
         yield from self._remove_folders(topic.id)
         return topic.id
 

@@ -32,6 +32,13 @@ def awaited(answer: Deferred[T]) -> Flow[T]:
     return answer.result()
 
 
+def called_back(act: Callable[[Callable[[], None]], None]) -> Deferred[None]:
+    """Return a deferred that resolves when `act` calls what it is given."""
+    answer: Deferred[None] = Deferred()
+    act(lambda: end(answer, None))
+    return answer
+
+
 def offloaded(offload: Offload, work: Callable[[], None]) -> Deferred[None]:
     """Run `work` in a worker; a TidelogError or OSError that it raises fails the deferred."""
     answer: Deferred[None] = Deferred()

@@ -12,7 +12,7 @@ from ..protocol.errors import DiskFullError, LogFencedError, TidelogError
 from ..protocol.topic_name import short_name
 from .deferred import Deferred
 from .errors import kept
-from .flow import Flow, FlowQueue
+from .flow import Flow, FlowQueue, called_back
 from .message_log import MessageLog
 from .meta import MetaLog
 from .partition import Partition
@@ -118,7 +118,7 @@ class Reopening:
         """Recover a fenced log beside the old one, which serves reads until it is replaced."""
         old = partition.log
         why = LogFencedError("expected a log that takes writes, found one that is being reopened")
-        yield deferred(lambda released: partition.release(why, released))
+        yield called_back(lambda released: partition.release(why, released))
         logs: list[MessageLog] = []
         try:
             yield self._open_one(topic, partition.index, logs)
@@ -134,18 +134,7 @@ class Reopening:
         """Recover a fenced delivery log, or open one that could not be opened; messages are read meanwhile."""
         delivery = partition.delivery
         why = LogFencedError("expected a delivery log that takes writes, found one that is being reopened")
-        yield deferred(lambda released: delivery.release(why, released))
+        yield called_back(lambda released: delivery.release(why, released))
         delivery.let_go()
         yield delivery.reopen()
         return delivery.problem()
-
-
-def deferred(act: Callable[[Callable[[], None]], None]) -> Deferred[None]:
-    """Return a deferred that resolves when `act` calls what it is given."""
-    answer: Deferred[None] = Deferred()
-
-    def done() -> None:
-        answer.resolve(None)
-
-    act(done)
-    return answer

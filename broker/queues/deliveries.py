@@ -14,6 +14,7 @@ from ..deferred import Deferred, failed, resolved
 from ..delivery.moment import Moment
 from ..delivery.pending_letters import PENDING_GROUP
 from ..errors import anew, storage_error
+from ..flow import called_back
 from ..groups import Groups
 from ..meta import DeliveryDegraded, DeliveryMade
 from ..partition import Partition
@@ -120,9 +121,7 @@ class Deliveries:
 
     def _reopen(self, delivery: PartitionDelivery) -> Deferred[None]:
         """Open a delivery log anew; resolves when that was tried."""
-        done: Deferred[None] = Deferred()
-        self._begin_opening(delivery, lambda: done.resolve(None))
-        return done
+        return called_back(lambda done: self._begin_opening(delivery, done))
 
     def _begin_opening(self, delivery: PartitionDelivery, done: Callable[[], object] = _nothing) -> None:
         delivery.is_opening = True

@@ -20,7 +20,7 @@ from ..core.times import DEFAULT, Timeout, to_seconds, to_us
 from ..dead_letter import AttemptHistory, DeadLetter, DeadLetterAttempt, Purged, Redriven, RefusedRedrive
 from ..headers import HeadersInput
 from .letter_choice import chosen_letters, chosen_spans
-from .letter_reading import count_pending, find_letter_topics, letters_of, read_attempts
+from .letter_reading import count_pending, find_letter_topics, read_attempts
 from .one_message import read_one
 from .session import Session
 
@@ -101,7 +101,8 @@ class AsyncDeadLetters:
         session = self._client.open_session()
         check_text("letter_id", letter_id, "orders.dlq/2@7")
         wanted = MessageId.parse(letter_id, session.directory.namespace)
-        [letter] = letters_of(await read_one(session, wanted, self._client.deadline(timeout)))
+        copy = await read_one(session, wanted, self._client.deadline(timeout))
+        letter = DeadLetter.of(copy[0], copy.retries[0])
         if letter.original_id is not None:
             return letter
         async for found in chosen_letters(session, letter_id, LetterFilter(), 1, self._deadlines(timeout)):

@@ -28,8 +28,6 @@ from ..core.deadline import Deadline
 from ..core.directory import TopicEntry
 from ..core.position import Position
 from ..dead_letter import DeadLetter
-from ..message import Message
-from ..message_batch import MessageBatch
 from .metadata import look_up
 from .session import Session
 
@@ -150,20 +148,15 @@ async def read_letters(
         was_verified = position.must_verify
         try:
             while (batch := position.next_batch(None, _max_payload_bytes(session))) is not None:
-                for letter in letters_of(batch):
-                    if _holds(spans, starts, letter.message.offset):
-                        yield letter
+                for message, retry in zip(batch, batch.retries, strict=True):
+                    if _holds(spans, starts, message.offset):
+                        yield DeadLetter.of(message, retry)
         except OffsetOutOfRangeError as error:
             position.seek(max(at + 1, _offset_in(error, "start")))
         except CorruptError as error:
             position.seek(max(at + 1, _offset_in(error, "next")))
         is_stuck = position.offset <= at and (was_verified or not position.must_verify)
         at = at + 1 if is_stuck else max(at, position.offset)
-
-
-def letters_of(batch: MessageBatch[Message]) -> list[DeadLetter]:
-    """Return the messages of a batch as the dead letters that they are."""
-    return [*map(DeadLetter.of, batch, batch.retries)]
 
 
 def _offset_in(error: TidelogError, name: str) -> int:

@@ -234,8 +234,6 @@ class Link:
                 raise CannotConnectError(f"{reason}{tried}", address=self.address)
             try:
                 return await self._try_servers(deadline, interrupts)
-            except WaitEndedError:
-                raise
             except _PASSING as error:
                 self._check(interrupts)
                 is_over = isinstance(error, TimedOutError) and self.time.now() >= deadline.at
@@ -276,8 +274,6 @@ class Link:
                 connection, self.greeting = await connect(
                     server, self._lock, until, *self._names, self._quiet_s, self.time, attempt
                 )
-            except WaitEndedError:
-                raise
             except _PASSING as error:
                 problem = error if problem is None else _both(problem, error)
                 continue

@@ -16,6 +16,7 @@ from ..core.renewal_plan import RenewalPlan
 from ..core.waiter import Waiter
 from . import runtime
 from .asking import Asking
+from .connection import stir
 from .link import WaitEndedError
 from .queue_desk import QueueDesk
 from .tending import Tended, busy_seconds
@@ -78,8 +79,7 @@ class QueueBackground(Tended):
         """The user's code is about to wait for answers itself."""
         mark, connection = self._mark, self.desk.link.current
         if mark is not None and connection is not None:
-            mark.stir()
-            connection.wake()
+            stir(connection, mark)
 
     def wake(self) -> None:
         """Have it look what there is to do."""

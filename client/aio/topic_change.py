@@ -10,7 +10,7 @@ from contextlib import suppress
 from ...protocol.errors import CannotConnectError, ConnectionLostError, TidelogError, TimedOutError
 from ...protocol.messages import Cancel, Fetch
 from ..core.deadline import Deadline
-from .connection import Call, Connection
+from .connection import Call, Connection, stir
 from .link import Link
 
 MAX_WAIT_S = 20.0
@@ -42,8 +42,7 @@ class TopicChange:
         asked = self._asked
         if asked is not None:
             call, connection = asked
-            call.stir()
-            connection.wake()
+            stir(connection, call)
 
     async def wait(self, link: Link, version: int, until: float) -> None:
         """Return once topics may not be of this version any more, at `until`, or when stopped."""

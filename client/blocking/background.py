@@ -15,6 +15,7 @@ from ..core.intake import Intake
 from ..core.ledger import Mark
 from ..core.rows import Rows
 from . import runtime
+from .connection import stir
 from .dispatcher import Dispatcher
 from .tending import Tended, busy_seconds
 from .turn import Turn
@@ -87,8 +88,7 @@ class Background(Tended):
         self._bell.set()
         mark, connection = self._mark, self.dispatcher.session.link.current
         if mark is not None and connection is not None:
-            mark.stir()
-            connection.wake()
+            stir(connection, mark)
 
     def finish_alone(self) -> None:
         """The producer was dropped: deliver what it took."""

@@ -17,7 +17,7 @@ from ..core.greeting import cannot_reach
 from ..core.url import MemoryServer, Server
 from . import runtime
 from .attempt import Attempt
-from .connection import Call, Connection
+from .connection import Connection, stir
 
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
 """Keeps the connection of an idle client known to what is between, and tells of a peer that vanished after two
@@ -44,7 +44,7 @@ def connect(
     connection = Connection(sock, str(server), lock, MAX_UNAUTHENTICATED_BYTES, time)
     try:
         call = connection.send(Hello(client_name, client_version))
-        attempt.waits(partial(_look_again, connection, call))
+        attempt.waits(partial(stir, connection, call))
         connection.wait(call, deadline.at)
         reply = call.reply
         if reply is None:
@@ -60,11 +60,6 @@ def connect(
     assert isinstance(hello, HelloReply)
     connection.greeted(_believable(hello.limits), quiet_s)
     return connection, hello
-
-
-def _look_again(connection: Connection, call: Call) -> None:
-    call.stir()
-    connection.wake()
 
 
 def _no_greeting(server: Server | MemoryServer, deadline: Deadline) -> TidelogError:

@@ -310,6 +310,12 @@ def ask(connection: Connection, message: Message, until: float) -> Reply | None:
     return call.reply
 
 
+def stir(connection: Connection, waiter: Waiter) -> None:
+    """Have whoever waits for something over a connection look again; from any thread or a signal handler."""
+    waiter.stir()
+    connection.wake()
+
+
 def copy_of(error: TidelogError) -> TidelogError:
     """Return an error like this one to raise: each caller needs a traceback of its own."""
     return type(error)(error.message, **error.details)

@@ -235,8 +235,6 @@ class Link:
                 raise CannotConnectError(f"{reason}{tried}", address=self.address)
             try:
                 return self._try_servers(deadline, interrupts)
-            except WaitEndedError:
-                raise
             except _PASSING as error:
                 self._check(interrupts)
                 is_over = isinstance(error, TimedOutError) and self.time.now() >= deadline.at
@@ -277,8 +275,6 @@ class Link:
                 connection, self.greeting = connect(
                     server, self._lock, until, *self._names, self._quiet_s, self.time, attempt
                 )
-            except WaitEndedError:
-                raise
             except _PASSING as error:
                 problem = error if problem is None else _both(problem, error)
                 continue

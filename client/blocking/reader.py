@@ -31,7 +31,7 @@ from ..core.plan import Plan
 from ..core.positions import Positions, Sent, Skipped
 from ..message_batch import MessageBatch
 from . import runtime
-from .connection import Call, Connection
+from .connection import Call, Connection, stir
 from .link import Link
 from .resolving import Inquiry, await_topics, find_new, find_positions
 from .topic_change import TopicChange
@@ -188,8 +188,7 @@ class Reader:
         if self._is_stopped and link is not None:
             link.stop(ClosedError(f"the {self._plan.what} was stopped"))
         if flight is not None:
-            flight.call.stir()
-            flight.connection.wake()
+            stir(flight.connection, flight.call)
         if bell is not None:
             bell.set()
         self._change.notify(is_stopped=self._is_stopped)

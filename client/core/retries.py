@@ -7,7 +7,6 @@ from typing import cast
 
 from ...protocol.messages.groups import BackoffInfo
 from ..retry import Backoff, BackoffWord, Retry
-from .times import to_seconds
 
 _FIELDS = struct.Struct("<HBBIII")
 """As `protocol.columns.RETRY`: attempts, kind, jitter, multiplier, initial, max."""
@@ -47,10 +46,11 @@ def unpack_retry(packed: bytes) -> Retry | None:
     if kind is None:
         return Retry(attempts) if attempts else None
     usual = Backoff()
-    longest = max_ms / 1_000 or max(to_seconds(usual.max) or 0.0, initial_ms / 1_000)
+    usual_initial, usual_longest = cast("float", usual.initial), cast("float", usual.max)
+    longest = max_ms / 1_000 or max(usual_longest, initial_ms / 1_000)
     backoff = Backoff(
         cast("BackoffWord", kind),
-        initial=initial_ms / 1_000 or min(to_seconds(usual.initial) or 0.0, longest),
+        initial=initial_ms / 1_000 or min(usual_initial, longest),
         max=longest,
         multiplier=multiplier / 1_000 or usual.multiplier,
         jitter=0 if jitter == _NO_JITTER else jitter / 100 or usual.jitter,
