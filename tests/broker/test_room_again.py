@@ -6,7 +6,7 @@ import errno
 
 import pytest
 from tests.helpers.broker_core import Core, batch
-from tests.helpers.faulty_files import FaultyFiles
+from tests.helpers.faulty_files import Fault, FaultyFiles
 from tests.helpers.giving_up import MINUTE, GivingUp, letter_settings
 
 from tidelog.broker.storage.files import MemoryFiles
@@ -27,6 +27,13 @@ def begin(files: FaultyFiles) -> tuple[Core, GivingUp]:
     return core, giving
 
 
+def restart(core: Core, files: FaultyFiles, code: int, path: str, times: int | None = None) -> tuple[Core, Fault]:
+    """The next process, which cannot open some files so often, or from now on."""
+    core.topics.close()
+    fault = files.fail("open", code, path=path, times=times)
+    return core.next_process(files), fault
+
+
 def look(core: Core) -> None:
     """Have retention's pass take place, and what it begins."""
     core.topics.expire()
@@ -36,10 +43,7 @@ def look(core: Core) -> None:
 def test_a_partition_serves_again_once_there_is_room() -> None:
     """Tried at each pass, not otherwise; then it is there with all it had, and takes writes."""
     files = FaultyFiles(MemoryFiles())
-    core, _giving = begin(files)
-    core.topics.close()
-    fault = files.fail("open", errno.ENOSPC, path=MESSAGES, times=None)
-    core = core.next_process(files)
+    core, fault = restart(begin(files)[0], files, errno.ENOSPC, MESSAGES)
     assert [type(why) for why in core.topic("orders").offline.values()] == [DiskFullError]
     for tried in (2, 3):
         core.advance(MINUTE)
@@ -59,10 +63,7 @@ def test_a_partition_serves_again_once_there_is_room() -> None:
 def test_what_is_broken_waits_for_somebody() -> None:
     """Of a disk that cannot be read nothing is tried again: that needs an operator."""
     files = FaultyFiles(MemoryFiles())
-    core, _giving = begin(files)
-    core.topics.close()
-    files.fail("open", errno.EIO, path=MESSAGES)
-    core = core.next_process(files)
+    core, _fault = restart(begin(files)[0], files, errno.EIO, MESSAGES, times=1)
     epoch = core.topics.epoch
     look(core)
     assert ([*core.topic("orders").offline], core.topics.epoch) == ([0], epoch)
@@ -94,9 +95,7 @@ def test_dead_letters_go_on_once_their_partition_is_there() -> None:
     files = FaultyFiles(MemoryFiles())
     core, _giving = begin(files)
     core.create("orders.dlq")
-    core.topics.close()
-    files.fail("open", errno.ENOSPC, path=LETTERS, times=None)
-    core = core.next_process(files)
+    core, _fault = restart(core, files, errno.ENOSPC, LETTERS)
     giving = GivingUp(core)
     giving.reject("g", [0, 1, 2])
     core.settle()
@@ -115,9 +114,7 @@ def several(files: FaultyFiles, count: int) -> Core:
     core = Core(files)
     for number in range(count):
         core.create(f"t{number}")
-    core.topics.close()
-    files.fail("open", errno.ENOSPC, path="*-0/messages/0*", times=None)
-    core = core.next_process(files)
+    core, _fault = restart(core, files, errno.ENOSPC, "*-0/messages/0*")
     assert offline(core) == [f"t{number}" for number in range(count)]
     return core
 
@@ -162,9 +159,7 @@ def test_what_is_fenced_beside_it_stays_fenced() -> None:
     files = FaultyFiles(MemoryFiles())
     core = Core(files)
     core.create("orders", 2)
-    core.topics.close()
-    files.fail("open", errno.ENOSPC, path="*/1-1/messages/0*")
-    core = core.next_process(files)
+    core, _fault = restart(core, files, errno.ENOSPC, "*/1-1/messages/0*", times=1)
     files.fail("sync", errno.EIO, path="*/1-0/messages/0*")
     core.send(core.topic("orders").partition(0), batch(b"x"))
     core.settle()
@@ -177,10 +172,7 @@ def test_what_is_fenced_beside_it_stays_fenced() -> None:
 def test_a_topic_that_is_deleted_meanwhile_is_nobodys() -> None:
     """A pass that has its turn after the deletion does nothing."""
     files = FaultyFiles(MemoryFiles())
-    core, _giving = begin(files)
-    core.topics.close()
-    files.fail("open", errno.ENOSPC, path=MESSAGES)
-    core = core.next_process(files)
+    core, _fault = restart(begin(files)[0], files, errno.ENOSPC, MESSAGES, times=1)
     deleting = core.topics.delete("default/orders")
     core.topics.expire()
     assert core.wait(deleting) == 1

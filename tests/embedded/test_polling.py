@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
 
+from tests.client.flavours import eventually
 from tidelog.testing import Broker
-
-PATIENCE_S = 20.0
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Look every few milliseconds of real time."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < PATIENCE_S, "it never came"
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])
@@ -30,7 +18,7 @@ def test_acknowledgements_are_told(count: int) -> None:
             began = broker.clock.now()
             for message in queue.receive(count):
                 message.ack()
-            until(lambda: other.groups.describe("g").topics[0].partitions[0].floor == count)
+            eventually(lambda: other.groups.describe("g").topics[0].partitions[0].floor == count)
             assert broker.clock.now() == began
 
 
@@ -42,5 +30,5 @@ def test_messages_of_a_producer_are_sent() -> None:
             began = broker.clock.now()
             for number in range(100):
                 producer.send("orders", b"%d" % number)
-            until(lambda: other.topics.describe("orders").partitions[0].end_offset == 100)
+            eventually(lambda: other.topics.describe("orders").partitions[0].end_offset == 100)
             assert broker.clock.now() == began

@@ -6,7 +6,7 @@ from itertools import pairwise
 from time import process_time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidelog.broker.delivery.offset_set import (
@@ -61,6 +61,7 @@ def test_more_offsets_than_allowed_are_refused():
 
 
 @given(OFFSETS, st.integers(0, 130), st.integers(0, 400))
+@example({0, 137_438_928_021, 178_402_844_754}, 2, 400)
 def test_the_lowest_and_those_below(offsets: set[int], count: int, end: int):
     """Both are sets of their own: to change them changes nothing else."""
     found = OffsetSet(offsets)
